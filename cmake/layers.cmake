@@ -1,0 +1,29 @@
+# nibble_layer(NAME [DEPS layer...] [LIBS target...] [SOURCES file...])
+# One target per folder of src/, header-only without SOURCES; DEPS is the only place where a dependency between layers is allowed to
+# appear. LIBS are libraries outside nibble that no header of the layer exposes.
+function(nibble_layer name)
+  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;SOURCES" ${ARGN})
+  set(target nibble_${name})
+  if(NOT ARG_SOURCES)
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  else()
+    add_library(${target} STATIC ${ARG_SOURCES})
+    set(scope PUBLIC)
+    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:nibble_flags> ${ARG_LIBS})
+  endif()
+  target_compile_features(${target} ${scope} cxx_std_20)
+  target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+                             $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                             $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>)
+  list(TRANSFORM ARG_DEPS PREPEND nibble_)
+  target_link_libraries(${target} ${scope} ${ARG_DEPS})
+  set_property(GLOBAL APPEND PROPERTY NIBBLE_TARGETS ${target})
+endfunction()
+
+# nibble_public_headers(LAYER file...): headers of include/nibble that this layer implements.
+function(nibble_public_headers name)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/include/nibble/ OUTPUT_VARIABLE files)
+  target_sources(nibble_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include
+                 FILES ${files})
+endfunction()

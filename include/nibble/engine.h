@@ -1,0 +1,93 @@
+// Text in, text out: a model on one machine, ready to answer.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "nibble/request.h"
+#include "nibble/status.h"
+
+namespace nibble {
+
+enum class Activation : std::uint8_t {
+  kBf16,  ///< inputs of every product rounded to bfloat16; sums in float32
+  kF32,   ///< no rounding; what reference implementations compute
+};
+
+struct EngineOptions {
+  std::string model;  ///< folder with config.json and safetensors files
+  Activation activation = Activation::kBf16;
+  std::int32_t num_threads = 0;  ///< 0: every processor this process may use
+  std::int32_t max_model_len =
+      0;  ///< context limit in tokens; 0: the model's, lowered to what memory allows
+  std::int32_t max_num_seqs = 1;        ///< sequences computed together
+  std::int32_t max_batch_tokens = 512;  ///< rows of one step; prompts are cut into chunks of this
+  std::int32_t page_size = 64;          ///< tokens of a cache page
+  bool use_reference_kernels = false;   ///< the scalar references: slow, for checking
+};
+
+struct EngineInfo {
+  std::string model;  ///< folder
+  std::string architecture;
+  std::int32_t vocab_size = 0;
+  std::int32_t max_model_len = 0;
+  std::int32_t num_threads = 0;
+  bool has_tokenizer = false;
+  std::int64_t mapped_bytes = 0;  ///< checkpoint files
+  std::int64_t owned_weight_bytes = 0;
+  std::int64_t kv_bytes = 0;
+  std::int64_t workspace_bytes = 0;
+  double load_ms = 0.0;
+};
+
+/// Teacher-forced log-probabilities of a given text.
+struct ScoreRequest {
+  std::vector<std::int32_t> ids;
+  std::int32_t top = 0;  ///< also the n best alternatives at each position
+  /// Called in order of position with the whole row of logits [vocab]; may be empty.
+  std::function<void(std::int32_t position, std::span<const float> logits)> on_logits;
+};
+struct ScoreResult {
+  std::vector<TokenLogprob> tokens;  ///< one for each id; the first has no logprob (NaN) and no top
+  double perplexity = 0.0;  ///< exp(-mean logprob of ids[1..]); NaN with fewer than two ids
+};
+
+/// One engine is used by one thread at a time.
+class Engine {
+ public:
+  /// Maps and checks the files, plans memory. kNotFound and kCorrupt: the model; kExhausted: does
+  /// not fit, with the numbers; kUnsupported: architecture.
+  static Result<Engine> load(const EngineOptions& options);
+
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
+  const EngineInfo& info() const;
+
+  /// Generates one answer. `on_delta` is called in this thread for each piece; returning false
+  /// cancels (the response so far comes back with kCancelled). kInvalidArgument: the request cannot
+  /// be run as asked.
+  Result<Response> generate(const Request& request,
+                            const std::function<bool(const Delta&)>& on_delta = {});
+
+  Result<ScoreResult> score(const ScoreRequest& request);
+
+  /// kUnsupported without a tokenizer file. `with_special`: spellings of control tokens become
+  /// those tokens.
+  Result<std::vector<std::int32_t>> encode(const std::string& text, bool with_special) const;
+  Result<std::string> decode(const std::vector<std::int32_t>& ids) const;
+  /// Prompt ids that `generate` would use.
+  Result<std::vector<std::int32_t>> prompt_ids(const Request& request) const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nibble

@@ -1,0 +1,57 @@
+// Causal attention over a paged cache, with a sink and an optional window; grouped heads.
+//
+//   s_k = scale * q . K_k     over keys  max(0, t - window + 1) <= k <= t   (window 0: all k <= t)
+//   m = max(sink_h, max_k s_k)
+//   out = sum_k exp(s_k - m) V_k / (exp(sink_h - m) + sum_k exp(s_k - m))
+//
+// The sink has no value vector and is not scaled. Query head h reads kv head h / (num_heads /
+// num_kv_heads). Accumulation is fp32 (max, sum and output), in an order fixed by the position t
+// alone, so a row's bits do not depend on the chunking or on the batch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "nibble/status.h"
+#include "tensor/dtype.h"
+#include "tensor/exec.h"
+
+namespace nibble::kernels {
+
+// Consecutive rows of one sequence.
+struct AttentionSequence {
+  std::int32_t first_row = 0;  // in q and out
+  std::int32_t num_rows = 0;
+  std::int32_t first_position = 0;  // position of first_row; row i is at first_position + i
+  const std::int32_t* pages =
+      nullptr;                  // pages[i] holds positions [(first_page + i) * page_size, ...)
+  std::int32_t first_page = 0;  // logical index of pages[0]; earlier pages are not needed
+};
+
+struct AttentionArgs {
+  const void* q = nullptr;        // [rows, num_heads, head_dim] q_dtype
+  const void* k_cache = nullptr;  // [num_pages, num_kv_heads, page_size, head_dim] kv_dtype
+  const void* v_cache = nullptr;  // likewise
+  const float* sinks = nullptr;   // [num_heads] or null
+  void* out = nullptr;            // [rows, num_heads, head_dim] q_dtype
+  std::span<const AttentionSequence> sequences;
+  std::int32_t num_heads = 0;
+  std::int32_t num_kv_heads = 0;
+  std::int32_t head_dim = 0;  // multiple of 8, at most 256
+  std::int32_t page_size = 0;
+  std::int32_t window = 0;  // keys seen, the current one included; 0: all
+  float scale = 1.0F;
+  DType q_dtype = DType::kF32;
+  DType kv_dtype = DType::kF32;
+  // Scratch of at least attention_workspace_bytes(); 64-byte aligned.
+  std::span<std::byte> workspace;
+};
+
+Status attention(const AttentionArgs& args, const Exec& exec);
+Status attention_ref(const AttentionArgs& args);
+// Upper bound for `num_rows` query rows in all and keys up to `max_position`.
+std::int64_t attention_workspace_bytes(const AttentionArgs& args, std::int32_t num_rows,
+                                       std::int32_t max_position, int num_workers);
+std::int64_t attention_bytes(const AttentionArgs& args);
+
+}  // namespace nibble::kernels

@@ -1,0 +1,50 @@
+#include "kernels/common/instance.h"
+
+#include "base/cpu_features.h"
+
+namespace nibble::kernels {
+namespace {
+
+bool has_isa(CpuIsa isa) {
+  const CpuFeatures& cpu = cpu_features();
+  switch (isa) {
+    case CpuIsa::kAny: return true;
+    case CpuIsa::kAvx2: return cpu.avx2;
+    case CpuIsa::kAvx512: return cpu.avx512;
+    case CpuIsa::kAvx512Vnni: return cpu.avx512_vnni;
+    case CpuIsa::kAvx512Bf16: return cpu.avx512_bf16;
+    case CpuIsa::kAmxBf16: return cpu.amx_bf16;
+    case CpuIsa::kAmxInt8: return cpu.amx_int8;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool runs_here(const InstanceInfo& info) {
+  return info.verified && info.backend != Backend::kCuda && has_isa(info.isa);
+}
+
+const char* backend_name(Backend backend) {
+  switch (backend) {
+    case Backend::kScalar: return "scalar";
+    case Backend::kCpu: return "cpu";
+    case Backend::kCuda: return "cuda";
+  }
+  return "unknown";
+}
+
+const char* isa_name(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kAny: return "any";
+    case CpuIsa::kAvx2: return "avx2";
+    case CpuIsa::kAvx512: return "avx512";
+    case CpuIsa::kAvx512Vnni: return "avx512_vnni";
+    case CpuIsa::kAvx512Bf16: return "avx512_bf16";
+    case CpuIsa::kAmxBf16: return "amx_bf16";
+    case CpuIsa::kAmxInt8: return "amx_int8";
+  }
+  return "unknown";
+}
+
+}  // namespace nibble::kernels

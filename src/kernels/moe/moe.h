@@ -1,0 +1,64 @@
+// Mixture of experts of gpt-oss, from routed rows to the residual:
+//
+//   u = W1_e x + b1_e                       [2 * intermediate]; even rows gate, odd rows up
+//   g = min(u[2i], limit)   l = clamp(u[2i + 1], -limit, limit)
+//   h_i = (l + 1) * g * sigmoid(alpha * g)
+//   out[t, :] += sum_j weights[t, j] * (W2_e h + b2_e),   e = ids[t, j], j ascending
+//
+// Products accumulate in fp32 in an order fixed by the inner size; h is rounded to x_dtype. A row's
+// bits do not depend on the batch. An id outside [0, num_experts) is refused.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <variant>
+
+#include "formats/bf16.h"
+#include "nibble/status.h"
+#include "tensor/dtype.h"
+#include "tensor/exec.h"
+
+namespace nibble::kernels {
+
+// MXFP4 as published: blocks of 32 along the inner axis, byte b of a block holds value 2b in its
+// low nibble and 2b + 1 in its high nibble; value = e2m1 * 2^(scale - 127).
+struct Mxfp4Rows {
+  const std::uint8_t* blocks = nullptr;  // [num_experts, rows, cols / 32, 16]
+  const std::uint8_t* scales = nullptr;  // [num_experts, rows, cols / 32]
+};
+struct Bf16Rows {
+  const formats::Bf16* values = nullptr;  // [num_experts, rows, cols]
+};
+using ExpertRows = std::variant<Mxfp4Rows, Bf16Rows>;
+
+struct ExpertMatrix {
+  ExpertRows weight;
+  const formats::Bf16* bias = nullptr;  // [num_experts, rows] or null
+};
+
+struct MoeArgs {
+  const void* x = nullptr;            // [num_tokens, hidden] x_dtype
+  const std::int32_t* ids = nullptr;  // [num_tokens, top_k]
+  const float* weights = nullptr;     // [num_tokens, top_k]
+  float* out = nullptr;               // [num_tokens, hidden], added to
+  ExpertMatrix gate_up;               // rows 2 * intermediate, cols hidden
+  ExpertMatrix down;                  // rows hidden, cols intermediate
+  std::int32_t num_tokens = 0;
+  std::int32_t hidden = 0;        // multiple of 32
+  std::int32_t intermediate = 0;  // multiple of 32
+  std::int32_t num_experts = 0;
+  std::int32_t top_k = 0;
+  float alpha = 1.702F;
+  float limit = 7.0F;
+  DType x_dtype = DType::kF32;     // kF32 or kBF16
+  std::span<std::byte> workspace;  // >= moe_workspace_bytes(), 64-byte aligned
+};
+
+Status moe(const MoeArgs& args, const Exec& exec);
+Status moe_ref(const MoeArgs& args);
+std::int64_t moe_workspace_bytes(const MoeArgs& args, std::int32_t num_tokens);
+// Bytes of the experts in use, each read once.
+std::int64_t moe_bytes(const MoeArgs& args);
+std::int64_t moe_flops(const MoeArgs& args);
+
+}  // namespace nibble::kernels

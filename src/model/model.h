@@ -1,0 +1,58 @@
+// gpt-oss on one device: weights, workspace, and the forward pass over a BatchPlan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/thread_pool.h"
+#include "model/batch_plan.h"
+#include "model/config.h"
+#include "nibble/status.h"
+#include "tensor/dtype.h"
+
+namespace nibble::model {
+
+enum class KernelChoice : std::uint8_t { kReference, kCpu };
+
+struct ModelOptions {
+  DType activation = DType::kBF16;  // input of every product: kF32 or kBF16
+  DType kv_dtype = DType::kBF16;    // kF32 or kBF16; kF32 activations want kF32
+  KernelChoice kernels = KernelChoice::kCpu;
+  int num_threads = 0;                  // 0: all available
+  std::int32_t max_batch_tokens = 512;  // rows of the largest plan
+  std::int32_t max_logit_rows = 512;
+  std::int32_t max_position = 0;  // context limit; 0: the config's
+  std::int32_t page_size = 64;
+  std::int32_t num_pages[kNumCacheGroups] = {0, 0};
+};
+
+// Bytes that a model with these options takes beyond its mapped files.
+struct MemoryPlan {
+  std::int64_t mapped_bytes = 0;
+  std::int64_t owned_weight_bytes = 0;
+  std::int64_t kv_bytes = 0;
+  std::int64_t workspace_bytes = 0;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelConfig& config() const = 0;
+  virtual const ModelOptions& options() const = 0;
+  virtual MemoryPlan memory() const = 0;
+
+  // Runs the plan and writes logits [plan.logit_rows.size(), vocab]. Writes keys and values of
+  // every row into the cache. kInternal names the layer when a router sees NaN. Not thread-safe.
+  virtual Status forward(const BatchPlan& plan, std::span<float> logits) = 0;
+};
+
+// Maps and checks the checkpoint, allocates cache and workspace.
+Result<std::unique_ptr<Model>> load_model(const std::string& folder, const ModelOptions& options);
+
+// Bytes of one page of each group over all its layers.
+std::int64_t page_bytes(const ModelConfig& config, const ModelOptions& options, CacheGroup group);
+
+}  // namespace nibble::model

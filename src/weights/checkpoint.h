@@ -1,0 +1,60 @@
+// All tensors of a model folder: `model.safetensors`, or the shards that
+// `model.safetensors.index.json` names.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nibble/status.h"
+#include "tensor/view.h"
+#include "weights/safetensors.h"
+
+namespace nibble::weights {
+
+class Checkpoint {
+ public:
+  // Opens, maps and checks every file. The set of shards must equal the index's, and so must the
+  // tensors of each. kNotFound when files are missing (all are listed), kCorrupt otherwise.
+  static Result<Checkpoint> open(const std::string& folder);
+
+  struct Tensor {
+    TensorView view;
+    const SafetensorsFile* file = nullptr;
+  };
+  const Tensor* find(std::string_view name) const;
+  const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
+  const std::string& folder() const { return folder_; }
+  std::size_t num_files() const { return files_.size(); }
+  std::int64_t file_bytes() const;
+
+  // The pages of this tensor are not needed again (it was copied or repacked).
+  void drop(const Tensor& tensor) const;
+
+ private:
+  std::string folder_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Tensor, std::less<>> tensors_;
+};
+
+// What a model needs of a checkpoint.
+struct TensorSpec {
+  std::string name;
+  Shape shape;
+  std::vector<DType> dtypes;  // accepted
+};
+
+// Difference between what is wanted and what is there, one line an item: missing, extra, wrong
+// shape, wrong dtype.
+struct MatchReport {
+  std::vector<std::string> problems;
+  bool ok() const { return problems.empty(); }
+  // "FOLDER: 7 tensors do not fit the config: A; B; C; D; E; and 2 more (see `nibble inspect`)"
+  std::string summary(const std::string& folder) const;
+};
+MatchReport match(std::span<const TensorSpec> wanted, const Checkpoint& checkpoint);
+
+}  // namespace nibble::weights

@@ -1,0 +1,61 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace nibble {
+namespace {
+
+TEST(SplitRange, CoversEveryItemOnceInOrder) {
+  for (const int parts : {1, 2, 3, 7, 16}) {
+    for (const std::int64_t count : {0, 1, 2, 31, 32, 33, 2880}) {
+      for (const std::int64_t grain : {1, 4, 32}) {
+        std::int64_t next = 0;
+        for (int index = 0; index < parts; ++index) {
+          const Range range = split_range(count, parts, index, grain);
+          EXPECT_EQ(range.begin, next);
+          EXPECT_TRUE(range.begin % grain == 0 || range.begin == count);
+          next = range.end;
+        }
+        EXPECT_EQ(next, count);
+      }
+    }
+  }
+}
+
+TEST(ThreadPool, RunsEachWorkerOncePerPhase) {
+  for (const int size : {1, 2, 5}) {
+    ThreadPool pool(size);
+    std::vector<int> calls(size, 0);
+    for (int phase = 0; phase < 1000; ++phase) {
+      pool.run([&](int worker) { ++calls[worker]; });
+    }
+    EXPECT_EQ(calls, std::vector<int>(size, 1000));
+  }
+}
+
+TEST(ThreadPool, PhaseSeesWritesOfThePhaseBefore) {
+  ThreadPool pool(4);
+  std::vector<int> values(4, 0);
+  std::atomic<int> wrong{0};
+  for (int phase = 1; phase < 500; ++phase) {
+    pool.run([&](int worker) { values[worker] = phase; });
+    pool.run([&](int worker) { wrong += values[(worker + 1) % 4] != phase; });
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(ThreadPool, WakesSleepingWorkers) {
+  ThreadPool pool(3);
+  std::atomic<int> calls{0};
+  for (int phase = 0; phase < 3; ++phase) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    pool.run([&](int) { ++calls; });
+  }
+  EXPECT_EQ(calls, 9);
+}
+
+}  // namespace
+}  // namespace nibble
