@@ -12,7 +12,8 @@ if(NIBBLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(nibble_flags INTERFACE)
-set(host_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
+set(host_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+    -Wno-missing-field-initializers)  # designated initialisers name what they set
 target_compile_options(nibble_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:${host_warnings}>
   # A product's bits may not depend on whether the compiler fuses a multiply with an add.
