@@ -49,7 +49,8 @@ struct DeveloperContent {
 // `text` is used.
 struct Message {
   Role role = Role::kUser;
-  std::string name;          // tool results: full tool name, e.g. "functions.get_weather"
+  std::string name;          // tool results: full tool name, e.g. "functions.get_weather";
+                             // other roles: optional, rendered as "role:name"
   std::string recipient;     // "to=", empty: none
   std::string channel;       // empty: none
   std::string content_type;  // "json", "<|constrain|>json", empty: none
@@ -68,11 +69,16 @@ struct HarmonyTokens {
   static Result<HarmonyTokens> find(const Tokenizer& tokenizer);
 };
 
-enum class RenderFor : std::uint8_t { kCompletion, kHistory };
+enum class RenderFor : std::uint8_t {
+  kCompletion,  // outdated analysis dropped, START "assistant" at the end
+  kHistory,     // outdated analysis dropped
+  kVerbatim,    // every message as it stands
+};
 
-// kCompletion ends with START "assistant" and drops outdated analysis; kHistory renders every
-// message as it stands. Only the renderer makes control ids: text that spells a control token stays
-// text. Throws nothing; a function schema that is not an object is rendered as `any`.
+// Analysis is outdated if the last assistant message is final and the analysis stands before the
+// first final message. Only the renderer makes control ids: text that spells a control token stays
+// text (the one exception is a content type that begins with "<|constrain|>"). Throws nothing; a
+// function schema that is not a JSON object is rendered as `any`.
 std::vector<std::int32_t> render(const std::vector<Message>& conversation,
                                  const Tokenizer& tokenizer, const HarmonyTokens& tokens,
                                  RenderFor purpose);
