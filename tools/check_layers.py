@@ -35,6 +35,9 @@ def problems(root):
             continue
         rel = path.relative_to(root / "src")
         layer, text = rel.parts[0], path.read_text()
+        if layer not in ALLOWED:
+            yield f"{rel}: '{layer}' is not a layer"
+            continue
         for other, rest in INCLUDE.findall(text):
             if other in ALLOWED and other != layer and not allowed(layer, other, rest):
                 yield f"{rel}: layer '{layer}' may not include '{other}/{rest}'"
@@ -48,6 +51,7 @@ def problems(root):
                     yield f"{rel}: device code includes host header {line}"
 
 
-found = list(problems(pathlib.Path(sys.argv[1])))
-print("\n".join(found) or "layers: ok")
-sys.exit(bool(found))
+if __name__ == "__main__":
+    found = list(problems(pathlib.Path(sys.argv[1])))
+    print("\n".join(found) or "layers: ok")
+    sys.exit(bool(found))
