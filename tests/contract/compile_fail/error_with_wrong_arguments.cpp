@@ -5,6 +5,7 @@ nibble::Status fail() {
 #ifdef NIBBLE_CORRECT
   return nibble::error(nibble::Code::kCorrupt, "want {} bytes, found {}", 8, 3);
 #else
-  return nibble::error(nibble::Code::kCorrupt, "want {} bytes, found {}", 8);  // expect: constexpr|consteval|constant expression
+  // expect: constexpr|consteval|constant expression
+  return nibble::error(nibble::Code::kCorrupt, "want {} bytes, found {}", 8);
 #endif
 }
