@@ -1,5 +1,6 @@
 // All tensors of a model folder: `model.safetensors`, or the shards that
-// `model.safetensors.index.json` names.
+// `model.safetensors.index.json` names. With an index, a file `model*.safetensors` that the index
+// does not name is refused; other files are ignored.
 #pragma once
 
 #include <map>
@@ -48,7 +49,8 @@ struct TensorSpec {
 };
 
 // Difference between what is wanted and what is there, one line an item: missing, extra, wrong
-// shape, wrong dtype.
+// shape, wrong dtype, and a scale byte 255 (NaN) in a tensor that may be kUE8M0. Reads those scale
+// tensors once, no others.
 struct MatchReport {
   std::vector<std::string> problems;
   bool ok() const { return problems.empty(); }
