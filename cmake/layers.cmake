@@ -1,8 +1,8 @@
-# nibble_layer(NAME [DEPS layer...] [LIBS target...] [SOURCES file...])
+# nibble_layer(NAME [INTERNAL] [DEPS layer...] [LIBS target...] [SOURCES file...])
 # One target per folder of src/, header-only without SOURCES; DEPS is the only place where a dependency between layers is allowed to
-# appear. LIBS are libraries outside nibble that no header of the layer exposes.
+# appear. LIBS are libraries outside nibble that no header of the layer exposes. An INTERNAL layer is not installed.
 function(nibble_layer name)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "INTERNAL" "" "DEPS;LIBS;SOURCES" ${ARGN})
   set(target nibble_${name})
   if(NOT ARG_SOURCES)
     add_library(${target} INTERFACE)
@@ -18,7 +18,9 @@ function(nibble_layer name)
                              $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>)
   list(TRANSFORM ARG_DEPS PREPEND nibble_)
   target_link_libraries(${target} ${scope} ${ARG_DEPS})
-  set_property(GLOBAL APPEND PROPERTY NIBBLE_TARGETS ${target})
+  if(NOT ARG_INTERNAL)
+    set_property(GLOBAL APPEND PROPERTY NIBBLE_TARGETS ${target})
+  endif()
 endfunction()
 
 # nibble_public_headers(LAYER file...): headers of include/nibble that this layer implements.

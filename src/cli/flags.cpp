@@ -1,0 +1,237 @@
+#include "cli/flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "cli/model_path.h"
+
+namespace nibble::cli {
+namespace {
+
+constexpr std::int32_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+constexpr const char* kModelGroup = "Model";
+constexpr const char* kInputGroup = "Input";
+constexpr const char* kSamplingGroup = "Sampling";
+
+// A flag whose value `parse` turns into what `store` keeps; wrong values are usage errors.
+template <typename Parse, typename Store>
+CLI::Option* add_parsed(CLI::App& app, const Flag& flag, Parse parse, Store store) {
+  CLI::Option* option = app.add_option_function<std::string>(
+      flag.names, [parse, store](const std::string& text) { store(parse(text).value()); },
+      flag.description);
+  const auto check = [parse](std::string& text) {
+    const auto parsed = parse(text);
+    return parsed ? std::string() : parsed.error().message();
+  };
+  return option->check(CLI::Validator(check, "", ""))->type_name(flag.type)->take_last();
+}
+
+}  // namespace
+
+CLI::Option* add_text(CLI::App& app, const Flag& flag, std::string& target) {
+  return app.add_option(flag.names, target, flag.description)->type_name(flag.type)->take_last();
+}
+
+CLI::Option* add_text(CLI::App& app, const Flag& flag, std::optional<std::string>& target) {
+  return app
+      .add_option_function<std::string>(
+          flag.names, [&target](const std::string& text) { target = text; }, flag.description)
+      ->type_name(flag.type)
+      ->take_last();
+}
+
+CLI::Option* add_texts(CLI::App& app, const Flag& flag, std::vector<std::string>& target) {
+  return app.add_option(flag.names, target, flag.description)
+      ->type_name(flag.type)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+CLI::Option* add_switch(CLI::App& app, const char* names, bool& target, const char* description) {
+  return app.add_flag(names, target, description)->take_last();
+}
+
+CLI::Option* add_real(CLI::App& app, const Flag& flag, RealRange range,
+                      std::optional<float>& target) {
+  return add_parsed(
+      app, flag, [range](const std::string& text) { return parse_real(text, range); },
+      [&target](float value) { target = value; });
+}
+
+CLI::Option* add_integer(CLI::App& app, const Flag& flag, IntRange range, std::int32_t& target) {
+  return add_parsed(
+      app, flag, [range](const std::string& text) { return parse_integer(text, range); },
+      [&target](std::int64_t value) { target = static_cast<std::int32_t>(value); });
+}
+
+CLI::Option* add_count(CLI::App& app, const Flag& flag, IntRange range, std::int64_t& target) {
+  return add_parsed(
+      app, flag, [range](const std::string& text) { return parse_count(text, range); },
+      [&target](std::int64_t value) { target = value; });
+}
+
+CLI::Option* add_seed(CLI::App& app, std::optional<std::uint64_t>& target) {
+  return add_parsed(
+      app, {"-s,--seed", "N", "seed of the random choices; without it a fresh one"},
+      [](const std::string& text) { return parse_seed(text); },
+      [&target](std::uint64_t value) { target = value; });
+}
+
+CLI::Option* add_ids(CLI::App& app, std::optional<std::vector<std::int32_t>>& target,
+                     const char* description) {
+  return add_parsed(
+      app, {"--ids", "1,2,3", description}, [](const std::string& text) { return parse_ids(text); },
+      [&target](std::vector<std::int32_t> ids) { target = std::move(ids); });
+}
+
+CLI::Option* add_choice(CLI::App& app, const Flag& flag, const std::vector<std::string>& choices,
+                        std::string& target) {
+  const auto parse = [choices](const std::string& text) -> Result<std::string> {
+    if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
+      return text;
+    }
+    return error(Code::kInvalidArgument, "want {}, found '{}'", fmt::join(choices, " or "), text);
+  };
+  return add_parsed(app, flag, parse, [&target](std::string value) { target = std::move(value); });
+}
+
+void add_model_name(CLI::App& app, std::string& model) {
+  add_text(app,
+           {"-m,--model,MODEL", "MODEL",
+            "folder of a checkpoint, or a name in the Hugging Face cache\n(default: the demo)"},
+           model)
+      ->group(kModelGroup);
+}
+
+void add_model_flags(CLI::App& app, ModelFlags& flags) {
+  add_model_name(app, flags.model);
+  EngineOptions& engine = flags.engine;
+  add_parsed(
+      app,
+      {"-c,--max-model-len,--ctx-size", "N",
+       "context limit in tokens, such as 8192 or 8k\n(default: the model's, lowered to what memory "
+       "allows)"},
+      [](const std::string& text) {
+        return parse_count(text, {0, kMaxInt32});
+      },
+      [&engine](std::int64_t value) { engine.max_model_len = static_cast<std::int32_t>(value); })
+      ->group(kModelGroup);
+  add_integer(app, {"-t,--threads", "N", "processor threads (default: all)"}, {0, 4096},
+              engine.num_threads)
+      ->group(kModelGroup);
+  add_choice(app,
+             {"--activation", "bf16|f32",
+              "rounding of the inputs of products: bf16 is as served (default),\nf32 as the "
+              "reference computes"},
+             {"bf16", "f32"}, flags.activation)
+      ->group(kModelGroup);
+  add_switch(app, "--reference-kernels", engine.use_reference_kernels,
+             "scalar reference kernels: slow, for checking")
+      ->group(kModelGroup);
+}
+
+void add_input_flags(CLI::App& app, InputFlags& flags) {
+  add_text(app, {"-p,--prompt,--text", "TEXT", "the text"}, flags.text)->group(kInputGroup);
+  add_text(app, {"-f,--file", "FILE", "take the text from a file (-: standard input)"}, flags.file)
+      ->group(kInputGroup);
+  add_ids(app, flags.ids, "token ids instead of text")->group(kInputGroup);
+}
+
+void add_sampling_flags(CLI::App& app, SamplingParams& sampling) {
+  constexpr double kMaxFactor = 1e4;
+  const auto group = [](CLI::Option* option) { option->group(kSamplingGroup); };
+  group(add_real(app, {"--temperature,--temp", "T", "0 always takes the most likely token"},
+                 {0, kMaxFactor}, sampling.temperature));
+  group(add_real(app, {"--top-p", "P", "keep the most likely tokens that sum up to P"},
+                 {0, 1, true}, sampling.top_p));
+  group(add_parsed(
+      app, {"--top-k", "K", "keep the K most likely tokens; 0 or -1: all"},
+      [](const std::string& text) {
+        return parse_integer(text, {-1, kMaxInt32});
+      },
+      [&sampling](std::int64_t value) {
+        sampling.top_k = static_cast<std::int32_t>(std::max<std::int64_t>(value, 0));
+      }));
+  group(add_real(app, {"--min-p", "P", "drop tokens below P times the largest probability"}, {0, 1},
+                 sampling.min_p));
+  group(add_real(app,
+                 {"--repetition-penalty,--repeat-penalty", "F",
+                  "divide the logits of tokens already seen; 1: off"},
+                 {0, kMaxFactor, true}, sampling.repetition_penalty));
+  const auto penalty = [&](const Flag& flag, float& target) {
+    group(add_parsed(
+        app, flag,
+        [](const std::string& text) {
+          return parse_real(text, {-2, 2});
+        },
+        [&target](float value) { target = value; }));
+  };
+  penalty({"--presence-penalty", "F", "subtract F for tokens already generated"},
+          sampling.presence_penalty);
+  penalty({"--frequency-penalty", "F", "subtract F for each time a token was generated"},
+          sampling.frequency_penalty);
+  group(add_seed(app, sampling.seed));
+  const auto bias_check = [](std::string& text) {
+    const auto bias = parse_bias(text);
+    return bias ? std::string() : bias.error().message();
+  };
+  group(app.add_option_function<std::vector<std::string>>(
+               "--logit-bias",
+               [&sampling](const std::vector<std::string>& texts) {
+                 for (const std::string& text : texts) {
+                   sampling.logit_bias.push_back(parse_bias(text).value());
+                 }
+               },
+               "add BIAS to the logit of token ID; may be repeated")
+            ->check(CLI::Validator(bias_check, "", ""))
+            ->type_name("ID=BIAS")
+            ->take_all()
+            ->allow_extra_args(false));
+}
+
+Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Session>& session) {
+  Result<std::string> folder = find_model(flags.model, model_places(host.executable));
+  if (!folder) {
+    return failed(folder.error(), During::kLoad);
+  }
+  EngineOptions options = flags.engine;
+  options.model = *folder;
+  options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  Result<std::unique_ptr<Session>> loaded = host.backend.load(options);
+  if (!loaded) {
+    return failed(loaded.error(), During::kLoad);
+  }
+  session = std::move(*loaded);
+  return done();
+}
+
+Result<std::string> read_input(const Host& host, const std::string& path) {
+  const bool is_standard = path == "-";
+  errno = 0;
+  std::FILE* file = is_standard ? host.in : std::fopen(path.c_str(), "rb");
+  const std::string name = is_standard ? "standard input" : path;
+  if (file == nullptr) {
+    return error(Code::kNotFound, "{}: {}", name, std::strerror(errno));
+  }
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, file)) {
+    text.append(buffer, count);
+  }
+  const int fault = std::ferror(file) != 0 ? errno : 0;
+  if (!is_standard) {
+    std::fclose(file);
+  }
+  if (fault != 0) {
+    return error(Code::kInternal, "{}: {}", name, std::strerror(fault));
+  }
+  return text;
+}
+
+}  // namespace nibble::cli

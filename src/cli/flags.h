@@ -1,0 +1,70 @@
+// Flags that several verbs share, with the names that users of vLLM and llama.cpp type.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/host.h"
+#include "cli/parse.h"
+#include "nibble/engine.h"
+#include "nibble/sampling.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace nibble::cli {
+
+// Names are CLI11's: "-n,--max-tokens". A flag given twice takes its last value.
+struct Flag {
+  const char* names;
+  const char* type;  // shown in help: "N", "TEXT"
+  const char* description;
+};
+CLI::Option* add_text(CLI::App& app, const Flag& flag, std::string& target);
+CLI::Option* add_text(CLI::App& app, const Flag& flag, std::optional<std::string>& target);
+// May be given several times.
+CLI::Option* add_texts(CLI::App& app, const Flag& flag, std::vector<std::string>& target);
+CLI::Option* add_switch(CLI::App& app, const char* names, bool& target, const char* description);
+CLI::Option* add_real(CLI::App& app, const Flag& flag, RealRange range,
+                      std::optional<float>& target);
+CLI::Option* add_integer(CLI::App& app, const Flag& flag, IntRange range, std::int32_t& target);
+CLI::Option* add_count(CLI::App& app, const Flag& flag, IntRange range, std::int64_t& target);
+CLI::Option* add_seed(CLI::App& app, std::optional<std::uint64_t>& target);
+CLI::Option* add_ids(CLI::App& app, std::optional<std::vector<std::int32_t>>& target,
+                     const char* description);
+CLI::Option* add_choice(CLI::App& app, const Flag& flag, const std::vector<std::string>& choices,
+                        std::string& target);
+
+// MODEL, also -m and --model.
+void add_model_name(CLI::App& app, std::string& model);
+
+// MODEL and how it is loaded.
+struct ModelFlags {
+  std::string model;
+  std::string activation = "bf16";
+  EngineOptions engine;
+};
+void add_model_flags(CLI::App& app, ModelFlags& flags);
+
+// Where the text of a verb comes from: -p, -f, --ids, or standard input when that is no terminal.
+struct InputFlags {
+  std::optional<std::string> text;
+  std::optional<std::string> file;
+  std::optional<std::vector<std::int32_t>> ids;
+};
+void add_input_flags(CLI::App& app, InputFlags& flags);
+
+void add_sampling_flags(CLI::App& app, SamplingParams& sampling);
+
+// Finds and loads the model.
+Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Session>& session);
+
+// The whole of a file, "-" being standard input.
+Result<std::string> read_input(const Host& host, const std::string& path);
+
+}  // namespace nibble::cli

@@ -1,0 +1,57 @@
+// What the verbs use of the world outside the command line. Tests replace all of it.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/commands/inspect.h"
+#include "api/commands/make_model.h"
+#include "cli/line_editor.h"
+#include "cli/output.h"
+#include "nibble/engine.h"
+
+namespace nibble::cli {
+
+// A loaded model; each function is that of nibble::Engine.
+class Session {
+ public:
+  virtual ~Session() = default;
+  virtual const EngineInfo& info() const = 0;
+  virtual Result<Response> generate(const Request& request,
+                                    const std::function<bool(const Delta&)>& on_delta) = 0;
+  virtual Result<ScoreResult> score(const ScoreRequest& request) = 0;
+  virtual Result<std::vector<std::int32_t>> encode(const std::string& text,
+                                                   bool with_special) const = 0;
+  virtual Result<std::string> decode(const std::vector<std::int32_t>& ids) const = 0;
+};
+
+struct Backend {
+  std::function<Result<std::unique_ptr<Session>>(const EngineOptions&)> load;
+  std::function<Result<commands::InspectReport>(const std::string&)> inspect;
+  std::function<std::vector<std::string>()> preset_names;
+  std::function<Result<commands::MakeModelPlan>(const commands::MakeModelOptions&)> plan_model;
+  std::function<Status(const commands::MakeModelOptions&,
+                       const std::function<void(std::int64_t, std::int64_t)>&)>
+      make_model;
+};
+
+// The real one: nibble::Engine and api/commands.
+Backend engine_backend();
+
+struct Host {
+  Backend backend;
+  std::FILE* in = nullptr;
+  bool in_is_terminal = false;
+  Output out;
+  std::FILE* err = nullptr;
+  bool err_is_terminal = false;
+  std::string executable;  // path of this program; the demo checkpoint is found from it
+  std::string today;       // YYYY-MM-DD
+  // The line editor of the chat; `history` is a file or empty.
+  std::function<std::unique_ptr<LineReader>(const std::string& history)> make_line_reader;
+};
+
+}  // namespace nibble::cli
