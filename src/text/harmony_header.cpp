@@ -342,8 +342,10 @@ class HeaderReader {
 
   // Neighbours keep the white space between them; elsewhere one space stands for what was cut out.
   void append_leftover(const Word& word, const Word* previous) {
-    if (previous != nullptr && word.mark == Mark::kNone) {
-      header_.leftover += text_.substr(previous->end, word.begin - previous->end);
+    const std::size_t end = previous == nullptr ? word.begin : previous->end;
+    const std::string_view gap = text_.substr(end, word.begin - end);
+    if (previous != nullptr && std::none_of(gap.begin(), gap.end(), is_mark)) {
+      header_.leftover += gap;
     } else if (!header_.leftover.empty()) {
       header_.leftover += ' ';
     }
