@@ -51,11 +51,13 @@ class [[nodiscard]] Result {
       std::abort();  // a failed result needs a reason
     }
   }
+  // NOLINTBEGIN(google-explicit-constructor, bugprone-forwarding-reference-overload)
   template <typename U>
   requires(std::is_constructible_v<T, U> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
            !std::is_same_v<std::remove_cvref_t<U>, Status> &&
            !std::is_same_v<std::remove_cvref_t<U>, T>) Result(U&& value)
-      : value_(std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+      : value_(std::forward<U>(value)) {}
+  // NOLINTEND(google-explicit-constructor, bugprone-forwarding-reference-overload)
 
   bool has_value() const { return value_.has_value(); }
   explicit operator bool() const { return has_value(); }

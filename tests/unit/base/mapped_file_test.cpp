@@ -9,7 +9,7 @@ namespace nibble {
 namespace {
 
 std::string write_file(const std::string& name, const std::string& contents) {
-  const std::string path = testing::TempDir() + name;
+  std::string path = testing::TempDir() + name;
   std::ofstream(path, std::ios::binary) << contents;
   return path;
 }

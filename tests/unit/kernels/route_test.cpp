@@ -28,7 +28,7 @@ struct Call {
     args.num_tokens = static_cast<std::int32_t>(logits.size()) / experts;
     args.num_valid_tokens = args.num_tokens;
     args.logits = logits.data();
-    ids.assign(args.num_tokens * top_k, -7);
+    ids.assign(static_cast<std::size_t>(args.num_tokens) * top_k, -7);
     weights.assign(ids.size(), kNaN);
     args.ids = ids.data();
     args.weights = weights.data();
