@@ -67,7 +67,7 @@ bool is_flag_of_ours(const CLI::Option* option) {
 
 void build(CLI::App& app, Invocation& invocation) {
   app.name("nibble");
-  app.description("nibble runs mixture-of-experts language models with 4-bit float experts.\n");
+  app.description("nibble runs mixture-of-experts language models with 4-bit float experts");
   app.set_version_flag("--version", "nibble " NIBBLE_VERSION, "print the version and leave");
   app.set_help_flag("-h,--help", "print this help and leave");
   app.require_subcommand(0, 1);
@@ -189,12 +189,14 @@ Outcome parse(CLI::App& app, const std::vector<std::string>& arguments, Output& 
 
 CLI::App& add_verb(CLI::App& app, const VerbText& text) {
   CLI::App& verb = *app.add_subcommand(text.name, text.summary);
-  verb.set_help_flag("-h,--help", "print this help and leave")->group("Other");
+  verb.group("Verbs");
+  verb.set_help_flag();  // comes last, with the action
   verb.footer(fmt::format("Examples:\n{}\n{}", text.examples, kVerbFooter));
   return verb;
 }
 
 void set_action(CLI::App& verb, Invocation& invocation, std::function<Outcome()> action) {
+  verb.set_help_flag("-h,--help", "print this help and leave")->group("Other");
   verb.callback([&invocation, action = std::move(action)] { invocation.action = action; });
 }
 

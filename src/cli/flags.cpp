@@ -136,8 +136,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
       ->group(kModelGroup);
 }
 
-void add_input_flags(CLI::App& app, InputFlags& flags) {
-  add_text(app, {"-p,--prompt,--text", "TEXT", "the text"}, flags.text)->group(kInputGroup);
+void add_input_flags(CLI::App& app, const char* what, InputFlags& flags) {
+  add_text(app, {"-p,--prompt,--text", "TEXT", what}, flags.text)->group(kInputGroup);
   add_text(app, {"-f,--file", "FILE", "take the text from a file (-: standard input)"}, flags.file)
       ->group(kInputGroup);
   add_ids(app, flags.ids, "token ids instead of text")->group(kInputGroup);

@@ -57,7 +57,8 @@ struct InputFlags {
   std::optional<std::string> file;
   std::optional<std::vector<std::int32_t>> ids;
 };
-void add_input_flags(CLI::App& app, InputFlags& flags);
+// `what` is what the text is called in help.
+void add_input_flags(CLI::App& app, const char* what, InputFlags& flags);
 
 void add_sampling_flags(CLI::App& app, SamplingParams& sampling);
 

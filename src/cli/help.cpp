@@ -44,6 +44,10 @@ class HelpFormatter : public CLI::Formatter {
     return row(names, option->get_description());
   }
 
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_description() + "\n\n";
+  }
+
   std::string make_subcommand(const CLI::App* verb) const override {
     return row(verb->get_name(), verb->get_description());
   }
@@ -97,9 +101,7 @@ const char* const kVerbFooter =
     "wins.";
 
 std::shared_ptr<CLI::FormatterBase> make_help_formatter() {
-  auto formatter = std::make_shared<HelpFormatter>();
-  formatter->label("Subcommands", "Verbs");
-  return formatter;
+  return std::make_shared<HelpFormatter>();
 }
 
 }  // namespace nibble::cli

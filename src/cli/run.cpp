@@ -30,7 +30,7 @@ struct RunFlags {
 
 void add_flags(CLI::App& verb, RunFlags& flags) {
   add_model_flags(verb, flags.model);
-  add_input_flags(verb, flags.input);
+  add_input_flags(verb, "the prompt", flags.input);
   add_switch(verb, "--raw", flags.is_raw, "continue the text as it is, without a chat format")
       ->group("Input");
   add_choice(verb, {"--reasoning-effort", "LEVEL", "low, medium (default) or high"},
@@ -52,7 +52,7 @@ void add_flags(CLI::App& verb, RunFlags& flags) {
       ->group(kChatGroup);
   add_integer(verb,
               {"-n,--max-tokens,--n-predict", "N",
-               "tokens to generate at most; -1 (default): until the context is full"},
+               "most tokens to generate; -1 (default): until the context is full"},
               {-1, std::int64_t{1} << 30}, flags.request.max_tokens)
       ->group(kOutputGroup);
   add_texts(verb, {"--stop", "TEXT", "end the answer before TEXT; may be repeated"},
@@ -65,7 +65,7 @@ void add_flags(CLI::App& verb, RunFlags& flags) {
              "lines [reasoning] and [answer]")
       ->group(kOutputGroup);
   add_switch(verb, "--json", flags.is_json,
-             "print the whole response as one JSON object: text, ids, usage, timings")
+             "one JSON object: texts, ids, finish reason, usage, timings")
       ->group(kOutputGroup);
   add_switch(verb, "-q,--quiet", flags.is_quiet, "no timings on standard error")
       ->group(kOutputGroup);

@@ -168,7 +168,7 @@ void add_score(CLI::App& app, Invocation& invocation) {
             "  nibble score MODEL --ids 1,2,3 --activation f32 --logits out.safetensors\n"});
   auto flags = std::make_shared<ScoreFlags>();
   add_model_flags(verb, flags->model);
-  add_input_flags(verb, flags->input);
+  add_input_flags(verb, "the text", flags->input);
   add_switch(verb, "--special", flags->with_special,
              "spellings of control tokens in the text become those tokens")
       ->group("Input");
@@ -176,7 +176,7 @@ void add_score(CLI::App& app, Invocation& invocation) {
               flags->top)
       ->group("Output");
   add_switch(verb, "--json", flags->is_json,
-             "one JSON object: ids, logprobs (the first is null), perplexity, top")
+             "one JSON object: ids, logprobs (first is null), perplexity, top")
       ->group("Output");
   add_text(
       verb,

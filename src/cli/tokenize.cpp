@@ -100,7 +100,7 @@ void add_tokenize(CLI::App& app, Invocation& invocation) {
                      "  nibble tokenize -f a.txt | nibble tokenize --decode | cmp - a.txt\n"});
   auto flags = std::make_shared<TokenizeFlags>();
   add_model_flags(verb, flags->model);
-  add_input_flags(verb, flags->input);
+  add_input_flags(verb, "the text", flags->input);
   add_switch(verb, "-d,--decode", flags->is_decoding, "ids to text; --ids implies it")
       ->group("Input");
   add_switch(verb, "--special", flags->with_special,

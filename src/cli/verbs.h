@@ -26,7 +26,7 @@ void add_tokenize(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_make_model(CLI::App& app, Invocation& invocation);
 
-// For the `add_...` functions: a verb with flags of type `Flags` that runs `action`.
+// For the `add_...` functions: begins a verb, and ends it after its flags.
 struct VerbText {
   const char* name;
   const char* summary;   // one line, for the list of verbs
