@@ -76,8 +76,8 @@ class Planner {
 
   void sort_decisions() {
     static constexpr std::string_view kOrder[] = {
-        "form",         "layout",  "tile_m",           "tile_n",        "tile_k",   "num_warps",
-        "num_stages",   "split_k", "epilogue_subtile", "is_persistent", "padded_n", "padded_k",
+        "form",         "layout",  "block_m",          "block_n",    "block_k",  "num_warps",
+        "num_stages",   "split_k", "epilogue_subtile", "persistent", "padded_n", "padded_k",
         "shared_bytes", "grid",    "verified"};
     const auto place = [](const Decision& d) {
       return std::find(std::begin(kOrder), std::end(kOrder), d.field) - std::begin(kOrder);
@@ -137,14 +137,14 @@ void Planner::plan_cpu() {
   plan_.verified = true;
   decide("form", "a processor has no tiles to launch: workers split the output columns");
   decide("layout", "cpu: the bytes as published, read in order");
-  decide("tile_m", "cpu: the kernel blocks rows by itself");
-  decide("tile_n", "cpu: columns are split one by one over the workers");
-  decide("tile_k", "cpu: one scale block of 32 at a time, summed in that order");
+  decide("block_m", "cpu: the kernel blocks rows by itself");
+  decide("block_n", "cpu: columns are split one by one over the workers");
+  decide("block_k", "cpu: one scale block of 32 at a time, summed in that order");
   decide("num_warps", fmt::format("cpu: {} workers of the pool", plan_.num_warps));
   decide("num_stages", "cpu: the hardware prefetches");
   decide("split_k", "cpu: a row's sum has one order, whatever the batch");
   decide("epilogue_subtile", "cpu: not applicable");
-  decide("is_persistent", "cpu: not applicable");
+  decide("persistent", "cpu: not applicable");
   decide("padded_n", "cpu: unpadded");
   decide("padded_k", "cpu: unpadded");
   decide("shared_bytes", "cpu: none");
@@ -202,13 +202,13 @@ void Planner::plan_output_centric() {
   plan_.tile_k = kLanes * kLoadBytes * 8 / dtype_bits(p_.w_dtype);
   plan_.num_stages = static_cast<std::int32_t>(divide_up(kBytesInFlight, blocks * step_bytes));
   plan_.grid = divide_up(p_.n, plan_.tile_n);
-  decide("tile_m", uses_mma ? fmt::format("{} tokens > {}: mma.sync m16n8k16, tokens are its n8",
-                                          p_.tokens, kFmaTokens)
-                            : fmt::format("{} tokens <= {}: fp32 FMA, every token in registers",
-                                          p_.tokens, kFmaTokens));
-  decide("tile_n",
+  decide("block_m", uses_mma ? fmt::format("{} tokens > {}: mma.sync m16n8k16, tokens are its n8",
+                                           p_.tokens, kFmaTokens)
+                             : fmt::format("{} tokens <= {}: fp32 FMA, every token in registers",
+                                           p_.tokens, kFmaTokens));
+  decide("block_n",
          uses_mma ? "a warp owns the 16 columns of one fragment" : "a warp owns one column");
-  decide("tile_k", "one 16-byte load of each of 32 lanes");
+  decide("block_k", "one 16-byte load of each of 32 lanes");
   decide("num_warps", fmt::format("256 threads; {} such blocks on an SM read at the full rate "
                                   "(measured on H200)",
                                   kStreamingBlocks));
@@ -216,7 +216,7 @@ void Planner::plan_output_centric() {
          fmt::format("{} bytes in flight on an SM with {} blocks", kBytesInFlight, blocks));
   decide("split_k", "a warp sums the whole of k");
   decide("epilogue_subtile", "not persistent");
-  decide("is_persistent", "output-centric: one block for each group of columns");
+  decide("persistent", "output-centric: one block for each group of columns");
   decide("shared_bytes", "activations of the tokens, read once");
   decide("grid", "columns over the columns of a block");
 }
@@ -225,7 +225,7 @@ void Planner::choose_tile_m() {
   const std::int64_t rows = rows_per_expert_;
   if (p_.is_deterministic) {
     plan_.tile_m = kMaxTileM;
-    decide("tile_m", "deterministic: 128 for every row count");
+    decide("block_m", "deterministic: 128 for every row count");
     return;
   }
   std::int64_t tile = std::clamp<std::int64_t>(next_pow2(rows), kMinTileM, kMaxTileM);
@@ -239,19 +239,19 @@ void Planner::choose_tile_m() {
                        is_wide ? "times 8 (sm_100, bf16 x FP4)" : "times 2", is_wide ? 128 : 64);
   }
   plan_.tile_m = static_cast<std::int32_t>(tile);
-  decide("tile_m", std::move(rule));
+  decide("block_m", std::move(rule));
 }
 
 void Planner::choose_tile_n() {
   if (plan_.layout == WeightLayout::kHopper) {
     plan_.tile_n = 32 * kHopperWarps;
-    decide("tile_n", "Hopper scale layout: 32 columns a warp");
+    decide("block_n", "Hopper scale layout: 32 columns a warp");
   } else if (p_.n > 128) {
     plan_.tile_n = 256;
-    decide("tile_n", fmt::format("n = {} > 128: 256", p_.n));
+    decide("block_n", fmt::format("n = {} > 128: 256", p_.n));
   } else {
     plan_.tile_n = static_cast<std::int32_t>(std::clamp<std::int64_t>(next_pow2(p_.n), 16, 128));
-    decide("tile_n", fmt::format("n = {} <= 128: a power of two, at least 16", p_.n));
+    decide("block_n", fmt::format("n = {} <= 128: a power of two, at least 16", p_.n));
   }
 }
 
@@ -264,23 +264,21 @@ void Planner::choose_persistence() {
   const bool is_wide_out = dtype_bits(p_.out_dtype) >= 32;
   if (plan_.layout == WeightLayout::kBlackwell) {
     plan_.is_persistent = true;
-    decide("is_persistent", "Blackwell layout: only the persistent TMA kernel reads it");
+    decide("persistent", "Blackwell layout: only the persistent TMA kernel reads it");
   } else if (!limits_.has_tma) {
-    decide("is_persistent", "no TMA: never persistent");
+    decide("persistent", "no TMA: never persistent");
   } else if (is_fp4_) {
-    decide("is_persistent",
-           fmt::format("TMA does not load 4-bit weights of layout {}: not persistent",
-                       layout_name(plan_.layout)));
+    decide("persistent", fmt::format("TMA does not load 4-bit weights of layout {}: not persistent",
+                                     layout_name(plan_.layout)));
   } else if (limits_.arch == Arch::kSm120) {
-    decide("is_persistent", "sm_120: 99 KB leave no room for the epilogue of a persistent kernel");
+    decide("persistent", "sm_120: 99 KB leave no room for the epilogue of a persistent kernel");
   } else if (is_small || is_wide_out) {
-    decide("is_persistent", is_small ? fmt::format("m * n * k < {}: too small", kMinPersistentWork)
-                                     : std::string("4-byte output: the epilogue does not fit"));
+    decide("persistent", is_small ? fmt::format("m * n * k < {}: too small", kMinPersistentWork)
+                                  : std::string("4-byte output: the epilogue does not fit"));
   } else {
     plan_.is_persistent = waves >= 2.0 || dtype_bits(p_.x_dtype) == 8;
-    decide("is_persistent",
-           fmt::format("{:.2f} tiles an SM {} 2{}", waves, waves >= 2.0 ? ">=" : "<",
-                       dtype_bits(p_.x_dtype) == 8 ? ", 8-bit activations" : ""));
+    decide("persistent", fmt::format("{:.2f} tiles an SM {} 2{}", waves, waves >= 2.0 ? ">=" : "<",
+                                     dtype_bits(p_.x_dtype) == 8 ? ", 8-bit activations" : ""));
   }
   if (plan_.is_persistent) {
     plan_.grid = std::min<std::int64_t>(plan_.grid, limits_.num_sms);
@@ -309,7 +307,7 @@ void Planner::choose_tile_k() {
     }
   }
   plan_.tile_k = static_cast<std::int32_t>(tile);
-  decide("tile_k", std::move(rule));
+  decide("block_k", std::move(rule));
 }
 
 void Planner::swap_n_and_k() {
@@ -317,8 +315,8 @@ void Planner::swap_n_and_k() {
       rows_per_expert_ > 1 && p_.x_dtype != DType::kBF16 && plan_.tile_n == 256 &&
       plan_.tile_k == 128) {
     std::swap(plan_.tile_n, plan_.tile_k);
-    decide("tile_n", "few rows, long k, narrow activations: 256 and 128 change places");
-    decide("tile_k", "few rows, long k, narrow activations: 256 and 128 change places");
+    decide("block_n", "few rows, long k, narrow activations: 256 and 128 change places");
+    decide("block_k", "few rows, long k, narrow activations: 256 and 128 change places");
   }
 }
 
@@ -334,7 +332,7 @@ void Planner::choose_warps() {
   const std::int32_t least = is_strided_fp4 ? kMinStridedWarps : plan_.is_persistent ? 4 : 1;
   plan_.num_warps = std::max(wanted, least);
   if (wanted >= least) {
-    decide("num_warps", fmt::format("tile_m * tile_n / {}", kWarpElems));
+    decide("num_warps", fmt::format("block_m * block_n / {}", kWarpElems));
   } else if (is_strided_fp4) {
     decide("num_warps",
            "sm_120, strided FP4 scales, not persistent: at least 4 (one warp is several "
@@ -387,8 +385,8 @@ Status Planner::choose_stages() {
     plan_.tile_k /= 2;
   }
   if (plan_.tile_k != first_tile_k) {
-    decide("tile_k", fmt::format("halved from {} until a stage fits {} bytes of shared memory",
-                                 first_tile_k, limits_.shared_bytes));
+    decide("block_k", fmt::format("halved from {} until a stage fits {} bytes of shared memory",
+                                  first_tile_k, limits_.shared_bytes));
   }
   plan_.shared_bytes = plan_.num_stages * stage_bytes() + epilogue_bytes(plan_.epilogue_subtile);
   decide("num_stages", fmt::format("{} bytes a stage in {}, at most {}", stage_bytes(),

@@ -75,7 +75,8 @@ struct LaunchPlan {
   std::int64_t shared_bytes = 0;  // of one block
   std::int64_t grid = 0;          // blocks, the bound known without the histogram
   bool verified = false;
-  std::vector<Decision> decisions;  // one for each field above, in that order
+  // One for each field above, in that order, named as in `nibble plan --json`.
+  std::vector<Decision> decisions;
 };
 
 // kInvalidArgument for sizes without meaning; kUnsupported when no tile fits the shared memory.

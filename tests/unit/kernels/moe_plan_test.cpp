@@ -154,7 +154,7 @@ TEST(MoePlan, Sm120HalvesTileKUntilAStageFitsNinetyNineKilobytes) {
   EXPECT_EQ(halved.tile_k, 128);
   EXPECT_EQ(halved.num_stages, 1);
   EXPECT_EQ(halved.shared_bytes, 66560);
-  EXPECT_THAT(rule(halved, "tile_k"), HasSubstr("halved from 256"));
+  EXPECT_THAT(rule(halved, "block_k"), HasSubstr("halved from 256"));
   DeviceLimits one_less = on("sm_120");
   one_less.shared_bytes = 100351;
   EXPECT_EQ(plan(gate_up(1024), one_less).tile_k, 128);
@@ -175,7 +175,7 @@ TEST(MoePlan, NoPersistenceWithoutTma) {
   DeviceLimits bare = on("sm_90");
   bare.has_tma = false;
   EXPECT_FALSE(plan(dense(8192), bare).is_persistent);
-  EXPECT_THAT(rule(plan(dense(8192), bare), "is_persistent"), HasSubstr("no TMA"));
+  EXPECT_THAT(rule(plan(dense(8192), bare), "persistent"), HasSubstr("no TMA"));
   EXPECT_TRUE(plan(gate_up(8192), on("sm_100")).is_persistent);
   bare = on("sm_100");
   bare.has_tma = false;
