@@ -1,6 +1,5 @@
 #include "weights/header_sax.h"
 
-#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -8,35 +7,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "weights/dtype_names.h"
 
 namespace nibble::weights {
 namespace {
 
 constexpr std::size_t kMaxDims = 8;
 constexpr std::string_view kMetadata = "__metadata__";
-
-constexpr std::array<std::pair<std::string_view, DType>, 13> kDTypes = {{{"F32", DType::kF32},
-                                                                         {"BF16", DType::kBF16},
-                                                                         {"F16", DType::kF16},
-                                                                         {"F8_E4M3", DType::kE4M3},
-                                                                         {"F8_E8M0", DType::kUE8M0},
-                                                                         {"F4", DType::kE2M1},
-                                                                         {"U8", DType::kU8},
-                                                                         {"I8", DType::kI8},
-                                                                         {"I16", DType::kI16},
-                                                                         {"I32", DType::kI32},
-                                                                         {"I64", DType::kI64},
-                                                                         {"F64", DType::kF64},
-                                                                         {"BOOL", DType::kBool}}};
-
-std::optional<DType> find_dtype(std::string_view name) {
-  for (const auto& [text, dtype] : kDTypes) {
-    if (text == name) {
-      return dtype;
-    }
-  }
-  return std::nullopt;
-}
 
 // What the value to come belongs to.
 enum class Field { kNone, kDType, kShape, kOffsets };

@@ -51,8 +51,8 @@ std::string find_fault(const TensorSpec& spec, const Checkpoint::Tensor* tensor)
   const auto* nan = static_cast<const std::byte*>(
       std::memchr(begin, formats::kUe8m0NaN, static_cast<std::size_t>(view.bytes())));
   return nan == nullptr ? std::string()
-                        : fmt::format("{}: scale {} is byte 255 (NaN), want at most 254", spec.name,
-                                      nan - begin);
+                        : fmt::format("{} in {}: scale {} is byte 255 (NaN), want at most 254",
+                                      spec.name, file, nan - begin);
 }
 
 }  // namespace

@@ -25,9 +25,13 @@ using WriteProgress = std::function<void(std::int64_t bytes_done, std::int64_t b
 
 // Total bytes of the files that `write_checkpoint` would make, headers and index included.
 std::int64_t checkpoint_bytes(std::span<const TensorSpec> tensors, const WriteOptions& options);
+// Number of those files, without the index.
+std::int64_t checkpoint_shards(std::span<const TensorSpec> tensors, const WriteOptions& options);
 
 // Writes model.safetensors, or numbered shards and their index, into the existing folder `folder`.
-// The first dtype of each spec is written. Files appear under their final names only when complete.
+// The first dtype of each spec is written. Tensors are filled in pieces of a multiple of 64 bytes,
+// but for their ends. Files appear under their final names only when all are complete (until then
+// as NAME.partial, removed on failure), the index last; nothing is synced to the disk.
 // kExhausted with both numbers before anything is written when the disk is too small.
 Status write_checkpoint(const std::string& folder, std::span<const TensorSpec> tensors,
                         const TensorFill& fill, const WriteOptions& options,
