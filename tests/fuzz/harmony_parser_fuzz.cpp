@@ -58,6 +58,7 @@ void run(const std::uint8_t* data, std::size_t num_bytes) {
 }  // namespace
 }  // namespace nibble::text
 
+// NOLINTNEXTLINE(readability-identifier-naming): the fuzzer calls it by this name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
   nibble::text::run(data, num_bytes);
   return 0;
