@@ -1,12 +1,8 @@
 #include "kernels/common/instance.h"
 
-#include "base/cpu_features.h"
-
 namespace nibble::kernels {
-namespace {
 
-bool has_isa(CpuIsa isa) {
-  const CpuFeatures& cpu = cpu_features();
+bool has_isa(CpuIsa isa, const CpuFeatures& cpu) {
   switch (isa) {
     case CpuIsa::kAny: return true;
     case CpuIsa::kAvx2: return cpu.avx2;
@@ -19,10 +15,8 @@ bool has_isa(CpuIsa isa) {
   return false;
 }
 
-}  // namespace
-
 bool runs_here(const InstanceInfo& info) {
-  return info.verified && info.backend != Backend::kCuda && has_isa(info.isa);
+  return info.verified && info.backend != Backend::kCuda && has_isa(info.isa, cpu_features());
 }
 
 const char* backend_name(Backend backend) {

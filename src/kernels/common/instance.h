@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/cpu_features.h"
+
 namespace nibble::kernels {
 
 enum class Backend : std::uint8_t { kScalar, kCpu, kCuda };
@@ -24,6 +26,9 @@ struct InstanceInfo {
   int min_sm = 0;             // kCuda: the least compute capability, 90 for sm_90a
   bool verified = true;  // false: compiled, never run on its hardware; selection passes over it
 };
+
+// True when a processor with these features has the instruction set.
+bool has_isa(CpuIsa isa, const CpuFeatures& cpu);
 
 // True when this machine can run the instance.
 bool runs_here(const InstanceInfo& info);
