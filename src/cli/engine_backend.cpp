@@ -39,8 +39,12 @@ Result<std::unique_ptr<Session>> load(const EngineOptions& options) {
 }  // namespace
 
 Backend engine_backend() {
-  return {&load, &commands::inspect, &commands::preset_names, &commands::plan_model,
-          &commands::make_model};
+  return {&load,
+          &commands::inspect,
+          &commands::preset_names,
+          &commands::plan_model,
+          &commands::make_model,
+          &commands::plan};
 }
 
 }  // namespace nibble::cli

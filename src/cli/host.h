@@ -9,6 +9,7 @@
 
 #include "api/commands/inspect.h"
 #include "api/commands/make_model.h"
+#include "api/commands/plan.h"
 #include "cli/line_editor.h"
 #include "cli/output.h"
 #include "nibble/engine.h"
@@ -36,6 +37,7 @@ struct Backend {
   std::function<Status(const commands::MakeModelOptions&,
                        const std::function<void(std::int64_t, std::int64_t)>&)>
       make_model;
+  std::function<Result<commands::PlanReport>(const commands::PlanOptions&)> plan;
 };
 
 // The real one: nibble::Engine and api/commands.

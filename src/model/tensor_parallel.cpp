@@ -4,27 +4,21 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/error.h"
 
 namespace nibble::model {
+namespace {
 
-AxisCut cut_blocks(std::int64_t width, std::int64_t block, std::int32_t ranks, std::int32_t rank) {
-  NIBBLE_CHECK(block > 0 && width % block == 0, width, block);
-  NIBBLE_CHECK(rank >= 0 && rank < ranks, rank, ranks);
-  const std::int64_t blocks = width / block;
-  const std::int64_t each = blocks / ranks;
-  const std::int64_t longer = blocks % ranks;  // ranks that hold one more
-  const std::int64_t begin = rank * each + std::min<std::int64_t>(rank, longer);
-  return {begin * block, (begin + each + (rank < longer ? 1 : 0)) * block};
-}
+constexpr std::int32_t kScaleBlock = 32;
+
+}  // namespace
 
 std::vector<std::int32_t> tensor_parallel_sizes(const ModelConfig& config) {
   std::vector<std::int32_t> sizes;
   for (std::int32_t ranks = 1; ranks <= config.num_kv_heads; ++ranks) {
     const bool cuts_heads = config.num_heads % ranks == 0 && config.num_kv_heads % ranks == 0;
-    const bool cuts_experts = config.intermediate % kScaleBlockElems == 0 &&
-                              config.intermediate / kScaleBlockElems >= ranks;
+    const bool cuts_experts =
+        config.intermediate % kScaleBlock == 0 && config.intermediate / kScaleBlock >= ranks;
     if (ranks == 1 || (cuts_heads && cuts_experts)) {
       sizes.push_back(ranks);
     }
@@ -40,8 +34,8 @@ Status check_tensor_parallel(const ModelConfig& config, std::int32_t ranks) {
   return error(Code::kInvalidArgument,
                "{} ranks cannot share {} query heads, {} KV heads and {} blocks of {} expert "
                "columns; possible: {}",
-               ranks, config.num_heads, config.num_kv_heads, config.intermediate / kScaleBlockElems,
-               kScaleBlockElems, fmt::join(sizes, ", "));
+               ranks, config.num_heads, config.num_kv_heads, config.intermediate / kScaleBlock,
+               kScaleBlock, fmt::join(sizes, ", "));
 }
 
 }  // namespace nibble::model

@@ -85,7 +85,7 @@ TEST(Usage, LongShortFlagsOfOtherEnginesAreUnderstood) {
 
 TEST(Help, EveryVerbExplainsItselfWithExamples) {
   World world;
-  for (const char* verb : {"run", "score", "tokenize", "inspect", "make-model"}) {
+  for (const char* verb : {"run", "score", "tokenize", "inspect", "make-model", "plan"}) {
     const Ran ran = world.run({verb, "--help"});
     EXPECT_EQ(ran.exit_code, 0);
     EXPECT_EQ(ran.err, "");
@@ -98,7 +98,7 @@ TEST(Help, EveryVerbExplainsItselfWithExamples) {
 
 TEST(Help, LinesFitIntoAHundredColumns) {
   World world;
-  for (const char* verb : {"", "run", "score", "tokenize", "inspect", "make-model"}) {
+  for (const char* verb : {"", "run", "score", "tokenize", "inspect", "make-model", "plan"}) {
     const Ran ran = world.run(*verb == 0 ? std::vector<std::string>{"--help"}
                                          : std::vector<std::string>{verb, "--help"});
     for (std::size_t begin = 0, end = 0; (end = ran.out.find('\n', begin)) != std::string::npos;

@@ -27,6 +27,7 @@ struct FakeEngine {
   commands::InspectReport report;
   commands::MakeModelPlan plan;
   Status make_status;
+  Result<commands::PlanReport> launch_plans = commands::PlanReport{};
 
   // What it was asked.
   std::vector<EngineOptions> loads;
@@ -34,6 +35,7 @@ struct FakeEngine {
   std::vector<ScoreRequest> scores;
   std::vector<std::pair<std::string, bool>> encoded;
   std::vector<commands::MakeModelOptions> made;
+  std::vector<commands::PlanOptions> planned;
   int deltas_taken = 0;
 };
 
@@ -187,6 +189,11 @@ class World {
                 progress(done * 1'000'000, 100'000'000);
               }
               return engine.make_status;
+            },
+        .plan =
+            [this](const commands::PlanOptions& options) {
+              engine.planned.push_back(options);
+              return engine.launch_plans;
             }};
   }
 

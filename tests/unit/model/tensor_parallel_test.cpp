@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 namespace nibble::model {
 namespace {
 
@@ -16,30 +14,6 @@ ModelConfig shape(std::int32_t heads, std::int32_t kv_heads, std::int32_t interm
   config.num_kv_heads = kv_heads;
   config.intermediate = intermediate;
   return config;
-}
-
-TEST(TensorParallel, CutsAreWholeBlocksThatJoinWithoutGap) {
-  for (const std::int64_t width : {96, 160, 2880}) {
-    for (const std::int32_t ranks : {1, 2, 3, 4, 6, 8}) {
-      std::int64_t next = 0;
-      for (std::int32_t rank = 0; rank < ranks; ++rank) {
-        const AxisCut cut = cut_blocks(width, 32, ranks, rank);
-        EXPECT_EQ(cut.begin, next);
-        EXPECT_EQ(cut.width() % 32, 0);
-        EXPECT_LE(cut.width(), cut_blocks(width, 32, ranks, 0).width());
-        EXPECT_GE(cut.width() + 32, cut_blocks(width, 32, ranks, 0).width());
-        next = cut.end;
-      }
-      EXPECT_EQ(next, width);
-    }
-  }
-}
-
-TEST(TensorParallel, GptOssWidthOverFourRanksIsNotCutInsideABlock) {
-  EXPECT_EQ(cut_blocks(2880, 32, 2, 0).width(), 1440);
-  EXPECT_EQ(cut_blocks(2880, 32, 4, 0).width(), 736);  // 22.5 blocks each would be 720
-  EXPECT_EQ(cut_blocks(2880, 32, 4, 3).width(), 704);
-  EXPECT_EQ(cut_blocks(2880, 32, 8, 7).width(), 352);
 }
 
 TEST(TensorParallel, SizesThatHeadsAndBlocksAllow) {
