@@ -55,6 +55,7 @@ void run(const std::uint8_t* data, std::size_t num_bytes) {
 }  // namespace
 }  // namespace nibble::weights
 
+// NOLINTNEXTLINE(readability-identifier-naming): the fuzzer calls it by this name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t num_bytes) {
   nibble::weights::run(data, num_bytes);
   return 0;

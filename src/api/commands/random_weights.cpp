@@ -67,11 +67,11 @@ std::array<double, kQuantiles> make_quantiles() {
 }
 
 Table make_table(const Recipe& recipe) {
-  static const std::array<double, kQuantiles> quantiles = make_quantiles();
+  static const std::array<double, kQuantiles> kNormal = make_quantiles();
   Table table;
   for (std::size_t i = 0; i < kQuantiles; ++i) {
     table[i] =
-        formats::f32_to_bf16(static_cast<float>(recipe.mean + recipe.deviation * quantiles[i]));
+        formats::f32_to_bf16(static_cast<float>(recipe.mean + recipe.deviation * kNormal[i]));
   }
   return table;
 }
@@ -127,7 +127,7 @@ void fill_bf16(std::uint64_t key, std::uint64_t first, const Recipe& recipe,
 void fill_scales(std::uint64_t key, std::uint64_t first, const Recipe& recipe,
                  std::span<std::byte> out) {
   const double exponent = std::log2(recipe.deviation / (kCodeRms * kScaleRms));
-  const auto middle = static_cast<std::uint64_t>(127 + static_cast<int>(std::lround(exponent)));
+  const auto middle = static_cast<std::uint64_t>(127 + std::lround(exponent));
   std::uint64_t counter = first;
   for (std::size_t i = 0; i < out.size(); i += 8) {
     const std::uint64_t word = draw(key, counter++);

@@ -109,7 +109,7 @@ struct Refusal {
   const char* fault;
   Code code = Code::kCorrupt;
 };
-void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.fault; }
+std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.fault; }
 
 class RefusedConfig : public testing::TestWithParam<Refusal> {};
 

@@ -65,7 +65,9 @@ struct Corruption {
   std::string fault;  // part of the line
   std::function<void(const std::string& path)> apply;
 };
-void PrintTo(const Corruption& corruption, std::ostream* out) { *out << corruption.name; }
+std::ostream& operator<<(std::ostream& out, const Corruption& corruption) {
+  return out << corruption.name;
+}
 
 using Apply = std::function<void(const std::string& path)>;
 
@@ -78,7 +80,7 @@ Apply resize(std::int64_t delta) {
 Apply resize_to(std::uintmax_t bytes) {
   return [=](const std::string& path) { fs::resize_file(path, bytes); };
 }
-Apply replace_with(std::string contents) {
+Apply replace_with(const std::string& contents) {
   return [=](const std::string& path) { write_file(path, contents); };
 }
 Apply set_prefix(std::uint64_t length) {
@@ -102,7 +104,7 @@ Apply to_header_only() {
 }
 
 // Replaces the first `from` of the header and writes the file again with a right length prefix.
-Apply edit_header(std::string from, std::string to) {
+Apply edit_header(const std::string& from, const std::string& to) {
   return [=](const std::string& path) {
     const std::string bytes = read_file(path);
     const std::uint64_t length = header_length(bytes);
@@ -113,7 +115,7 @@ Apply edit_header(std::string from, std::string to) {
     write_file(path, safetensors_bytes(header, bytes.substr(8 + length)));
   };
 }
-Apply edit_text(std::string from, std::string to) {
+Apply edit_text(const std::string& from, const std::string& to) {
   return [=](const std::string& path) {
     std::string text = read_file(path);
     const std::size_t place = text.find(from);

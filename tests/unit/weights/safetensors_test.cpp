@@ -43,7 +43,7 @@ struct Crafted {
   const char* fault;  // part of the line; nullptr: valid
 };
 
-void PrintTo(const Crafted& crafted, std::ostream* out) { *out << crafted.name; }
+std::ostream& operator<<(std::ostream& out, const Crafted& crafted) { return out << crafted.name; }
 
 class CraftedHeader : public testing::TestWithParam<Crafted> {};
 
