@@ -149,10 +149,11 @@ void read_quantisation(const std::string& path, JsonFields& fields, ModelConfig&
   }
   JsonFields inner(path, fields.at("quantization_config"), "quantization_config.");
   const std::string method = inner.text("quant_method");
-  if (inner.status().ok() && method != "mxfp4") {
-    inner.fail("quant_method", "\"mxfp4\"", Code::kUnsupported);
+  if (inner.status().ok() && method != "mxfp4" && method != "nvfp4") {
+    inner.fail("quant_method", "\"mxfp4\" or \"nvfp4\"", Code::kUnsupported);
   }
-  config.has_mxfp4_experts = true;
+  config.has_mxfp4_experts = method == "mxfp4";
+  config.has_nvfp4_experts = method == "nvfp4";
   fields.fail(inner.status());
 }
 

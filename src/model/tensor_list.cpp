@@ -150,6 +150,12 @@ Result<ExpertFormat> detect_expert_format(const ModelConfig& config,
   const std::string plain = tensor_name(stem, config.naming);
   const bool has_blocks = checkpoint.find(blocks) != nullptr;
   const bool has_plain = checkpoint.find(plain) != nullptr;
+  if (checkpoint.find(stem + "_weight_scale_2") != nullptr) {
+    return error(Code::kUnsupported,
+                 "{}: experts: want mxfp4 or bf16, found nvfp4 (`nibble quantize --format mxfp4` "
+                 "converts them)",
+                 checkpoint.folder());
+  }
   if (has_blocks == has_plain) {
     return error(Code::kCorrupt, "{}: want one of tensors {} and {}, found {}", checkpoint.folder(),
                  blocks, plain, has_blocks ? "both" : "neither");

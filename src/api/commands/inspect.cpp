@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "api/commands/expert_form.h"
 #include "base/error.h"
 #include "model/config.h"
 #include "model/tensor_list.h"
@@ -69,7 +70,9 @@ class Inspector {
     config_ = std::move(config).value();
     report_.architecture = config_->architecture;
     report_.naming = config_->naming == model::Naming::kOpenAi ? "openai" : "hugging face";
-    report_.quantisation = config_->has_mxfp4_experts ? "mxfp4" : "none (bf16)";
+    report_.quantisation = config_->has_mxfp4_experts   ? "mxfp4"
+                           : config_->has_nvfp4_experts ? "nvfp4"
+                                                        : "none (bf16)";
     list_config();
     if (auto defaults = model::load_generation_defaults(report_.folder, *config_); !defaults) {
       add_problem(defaults.error());
@@ -166,7 +169,9 @@ class Inspector {
                                        : config_->has_mxfp4_experts
                                            ? model::ExpertFormat::kMxfp4
                                            : model::ExpertFormat::kBf16Transposed;
-    const std::vector<weights::TensorSpec> wanted = model::tensor_list(*config_, format);
+    const std::vector<weights::TensorSpec> wanted =
+        config_->has_nvfp4_experts && !experts ? model_tensors(*config_, ExpertForm::kNvfp4)
+                                               : model::tensor_list(*config_, format);
     for (std::string& problem : weights::match(wanted, *checkpoint_).problems) {
       report_.problems.push_back(std::move(problem));
     }

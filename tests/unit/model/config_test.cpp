@@ -181,7 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{tiny("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"),
                             "tie_word_embeddings", Code::kUnsupported},
                     Refusal{tiny("\"quant_method\": \"mxfp4\"", "\"quant_method\": \"fp8\""),
-                            "quantization_config.quant_method: want \"mxfp4\", found \"fp8\"",
+                            "quantization_config.quant_method: want \"mxfp4\" or \"nvfp4\", found \"fp8\"",
                             Code::kUnsupported},
                     Refusal{tiny("\"rope_type\": \"yarn\"", "\"rope_type\": \"linear\""),
                             "rope_scaling.rope_type: want yarn or default", Code::kUnsupported},
