@@ -50,6 +50,22 @@ def consumer():
     run(WORK / "build/consumer", PREFIX / "share/nibble/models/demo")
 
 
+def examples():
+    """The C and the C++ example compute the same layer through the installed headers."""
+    run("cmake", "-S", SOURCE / "examples", "-B", WORK / "examples", "-G", "Ninja",
+        f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DCMAKE_CXX_COMPILER={COMPILER}")
+    run("cmake", "--build", WORK / "examples")
+    cpp = run(WORK / "examples/moe_layer").stdout.splitlines()
+    c = run(WORK / "examples/moe_layer_c").stdout.splitlines()
+    # From the same numbers in double: tools/golden/example_layer.py.
+    want = "sum of squares of the output: 10.2783"
+    check(want in cpp, f"moe_layer: want '{want}', found {cpp}")
+    check(want in c, f"moe_layer_c: want '{want}', found {c}")
+    check(any("sm_120: 4 warps" in line and line.endswith("unverified") for line in cpp),
+          f"moe_layer: no plan in {cpp}")
+    check(any(line.startswith("cpu: usable") for line in c), f"moe_layer_c: no processor in {c}")
+
+
 def program():
     """Uses the demo beside itself, shown by breaking that copy."""
     nibble = PREFIX / "bin/nibble"
@@ -67,5 +83,6 @@ WORK.mkdir(parents=True)
 run("cmake", "--install", BINARY, "--prefix", PREFIX)
 installed_files()
 consumer()
+examples()
 program()
 print("installed package and program: ok")

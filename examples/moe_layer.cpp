@@ -1,0 +1,133 @@
+// One mixture-of-experts layer: choose experts, look at the rows that each gets, compute, and ask
+// how the same work would be launched on a GPU that is not here.
+#include <nibble/experts.h>
+#include <nibble/plan.h>
+#include <nibble/route.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+namespace {
+
+constexpr std::int32_t kTokens = 6;
+constexpr std::int32_t kExperts = 8;
+constexpr std::int32_t kTopK = 2;
+constexpr std::int32_t kHidden = 64;
+constexpr std::int32_t kIntermediate = 96;
+
+// Numbers that look random, the same in every language: examples/moe_layer.c prints the same sums.
+std::uint32_t next(std::uint32_t& state) {
+  state = state * 1664525U + 1013904223U;
+  return state >> 16U;
+}
+
+struct Layer {
+  std::vector<std::uint8_t> gate_up_blocks, gate_up_scales, down_blocks, down_scales;
+};
+
+// MXFP4: two 4-bit values a byte, one scale byte (a power of two, 127 means 1) for 32 values.
+Layer make_layer(std::uint32_t& state) {
+  Layer layer;
+  for (int i = 0; i < kExperts * 2 * kIntermediate * kHidden / 2; ++i) {
+    layer.gate_up_blocks.push_back(static_cast<std::uint8_t>(next(state)));
+  }
+  layer.gate_up_scales.assign(kExperts * 2 * kIntermediate * kHidden / 32, 122);
+  for (int i = 0; i < kExperts * kHidden * kIntermediate / 2; ++i) {
+    layer.down_blocks.push_back(static_cast<std::uint8_t>(next(state)));
+  }
+  layer.down_scales.assign(kExperts * kHidden * kIntermediate / 32, 122);
+  return layer;
+}
+
+std::vector<float> random_floats(std::uint32_t& state, int count) {
+  std::vector<float> values;
+  for (int i = 0; i < count; ++i) {
+    values.push_back(static_cast<float>(next(state) % 2048) / 1024.0F - 1.0F);
+  }
+  return values;
+}
+
+int fail(const nibble::Status& status) {
+  std::fprintf(stderr, "%s\n", status.message().c_str());
+  return 1;
+}
+
+nibble::Mxfp4Experts view(const Layer& layer) {
+  nibble::Mxfp4Experts weights;
+  weights.gate_up_blocks = layer.gate_up_blocks.data();
+  weights.gate_up_scales = layer.gate_up_scales.data();
+  weights.down_blocks = layer.down_blocks.data();
+  weights.down_scales = layer.down_scales.data();
+  weights.num_experts = kExperts;
+  weights.hidden = kHidden;
+  weights.intermediate = kIntermediate;
+  return weights;
+}
+
+}  // namespace
+
+int main() {
+  std::uint32_t state = 1;
+  const Layer layer = make_layer(state);
+  const std::vector<float> x = random_floats(state, kTokens * kHidden);
+  const std::vector<float> logits = random_floats(state, kTokens * kExperts);
+
+  std::vector<std::int32_t> ids(kTokens * kTopK);
+  std::vector<float> weights(kTokens * kTopK);
+  nibble::RouteCall call;
+  call.logits = logits.data();
+  call.ids = ids.data();
+  call.weights = weights.data();
+  call.num_tokens = kTokens;
+  call.num_experts = kExperts;
+  call.top_k = kTopK;
+  if (const nibble::Status status = nibble::route(call); !status.ok()) {
+    return fail(status);
+  }
+
+  nibble::RaggedCall ragged;
+  ragged.ids = ids.data();
+  ragged.num_tokens = kTokens;
+  ragged.top_k = kTopK;
+  ragged.num_experts = kExperts;
+  const nibble::Result<nibble::RaggedRows> rows = nibble::build_ragged(ragged);
+  if (!rows) {
+    return fail(rows.error());
+  }
+  std::printf("rows of each expert:");
+  for (const std::int32_t size : rows->slice_sizes) {
+    std::printf(" %d", size);
+  }
+
+  nibble::Result<nibble::Experts> experts = nibble::Experts::create(view(layer));
+  if (!experts) {
+    return fail(experts.error());
+  }
+  std::vector<float> out(kTokens * kHidden);
+  const nibble::Status status =
+      experts->forward(x.data(), ids.data(), weights.data(), kTokens, kTopK, out.data());
+  if (!status.ok()) {
+    return fail(status);
+  }
+  double sum = 0.0;
+  for (const float value : out) {
+    sum += static_cast<double>(value) * value;
+  }
+  std::printf("\nsum of squares of the output: %.6g\n", sum);
+
+  nibble::ProductProblem problem;
+  problem.tokens = 64;
+  problem.num_experts = 128;
+  problem.top_k = 4;
+  problem.n = 5760;
+  problem.k = 2880;
+  const auto plan = nibble::plan_product(problem, {.arch = "sm_120"});
+  if (!plan) {
+    return fail(plan.error());
+  }
+  std::printf("gpt-oss-120b, 64 tokens, sm_120: %d warps, %lld bytes of shared memory, %s\n",
+              plan->num_warps, static_cast<long long>(plan->shared_bytes),
+              plan->verified ? "verified" : "unverified");
+  return 0;
+}
