@@ -44,7 +44,8 @@ Backend engine_backend() {
           &commands::preset_names,
           &commands::plan_model,
           &commands::make_model,
-          &commands::plan};
+          &commands::plan,
+          &commands::doctor};
 }
 
 }  // namespace nibble::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/commands/doctor.h"
 #include "api/commands/inspect.h"
 #include "api/commands/make_model.h"
 #include "api/commands/plan.h"
@@ -38,6 +39,7 @@ struct Backend {
                        const std::function<void(std::int64_t, std::int64_t)>&)>
       make_model;
   std::function<Result<commands::PlanReport>(const commands::PlanOptions&)> plan;
+  std::function<Result<commands::DoctorReport>(const commands::DoctorOptions&)> doctor;
 };
 
 // The real one: nibble::Engine and api/commands.

@@ -25,6 +25,7 @@ void add_score(CLI::App& app, Invocation& invocation);
 void add_tokenize(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_make_model(CLI::App& app, Invocation& invocation);
+void add_doctor(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 
 // For the `add_...` functions: begins a verb, and ends it after its flags.

@@ -67,7 +67,7 @@ double read_bandwidth(ThreadPool& pool, std::int64_t bytes) {
 }
 
 double dot_peak(ThreadPool& pool, CpuIsa isa) {
-  constexpr double kRunSeconds = 0.02;
+  constexpr double kRunSeconds = 0.01;
   const DotLoop loop = dot_loop(isa);
   if (loop.run == nullptr || !has_isa(isa, cpu_features())) {
     return 0.0;

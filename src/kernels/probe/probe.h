@@ -18,7 +18,7 @@ double read_bandwidth(ThreadPool& pool, std::int64_t bytes);
 
 // Operations a second (a multiply and an add are two) of the dot-product instruction that `isa`
 // stands for, on registers, all workers of `pool` together: the median of three runs of about
-// 20 ms. 0 when the processor lacks it.
+// 10 ms. 0 when the processor lacks it.
 //
 //   kAvx2, kAvx512   f32 fused multiply-add      kAvx512Vnni  i8 x u8 -> i32
 //   kAvx512Bf16      bf16 -> f32                 kAmxBf16     bf16 tiles -> f32

@@ -28,6 +28,7 @@ struct FakeEngine {
   commands::MakeModelPlan plan;
   Status make_status;
   Result<commands::PlanReport> launch_plans = commands::PlanReport{};
+  Result<commands::DoctorReport> diagnosis = commands::DoctorReport{};
 
   // What it was asked.
   std::vector<EngineOptions> loads;
@@ -36,6 +37,7 @@ struct FakeEngine {
   std::vector<std::pair<std::string, bool>> encoded;
   std::vector<commands::MakeModelOptions> made;
   std::vector<commands::PlanOptions> planned;
+  std::vector<commands::DoctorOptions> diagnosed;
   int deltas_taken = 0;
 };
 
@@ -194,6 +196,11 @@ class World {
             [this](const commands::PlanOptions& options) {
               engine.planned.push_back(options);
               return engine.launch_plans;
+            },
+        .doctor =
+            [this](const commands::DoctorOptions& options) {
+              engine.diagnosed.push_back(options);
+              return engine.diagnosis;
             }};
   }
 

@@ -1,0 +1,156 @@
+#include "api/commands/doctor.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/commands/presets.h"
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "kernels/probe/probe.h"
+#include "model/config.h"
+#include "model/tensor_list.h"
+#include "tensor/machine_facts.h"
+#include "weights/checkpoint.h"
+
+namespace nibble::commands {
+namespace {
+
+constexpr std::int64_t kBf16Bytes = 2;
+// A block of MXFP4 has 32 values in 17 bytes.
+constexpr std::int64_t kBlockElems = 32;
+constexpr std::int64_t kBlockBytes = 17;
+
+// Large enough that no cache helps, small enough to touch in a fraction of a second.
+std::int64_t probe_bytes(std::int64_t available_bytes) {
+  const std::int64_t cache = std::max<std::int64_t>(0, ::sysconf(_SC_LEVEL3_CACHE_SIZE));
+  const std::int64_t wanted = std::clamp<std::int64_t>(4 * cache, 128 << 20, std::int64_t{1} << 31);
+  return std::max<std::int64_t>(1 << 20, std::min(wanted, available_bytes / 4));
+}
+
+Rate dot_rate(ThreadPool& one, ThreadPool& all, kernels::CpuIsa isa) {
+  return {kernels::dot_peak(one, isa), kernels::dot_peak(all, isa)};
+}
+
+std::string name_of(kernels::CpuIsa isa) {
+  return isa == kernels::CpuIsa::kAny ? "" : kernels::isa_name(isa);
+}
+
+DoctorRates measure(std::int32_t num_threads) {
+  MachineFacts machine;
+  probe_host(machine);
+  ThreadPool one(1);
+  ThreadPool all(num_threads);
+  const std::int64_t bytes = probe_bytes(machine.available_bytes);
+  const kernels::CpuIsa f32 = kernels::best_f32_isa(machine.cpu);
+  const kernels::CpuIsa bf16 = kernels::best_bf16_isa(machine.cpu);
+  DoctorRates rates;
+  rates.num_threads = all.size();
+  rates.read = {kernels::read_bandwidth(one, bytes), kernels::read_bandwidth(all, bytes)};
+  rates.f32_isa = name_of(f32);
+  rates.f32 = dot_rate(one, all, f32);
+  rates.bf16_isa = name_of(bf16);
+  rates.bf16 = dot_rate(one, all, bf16);
+  return rates;
+}
+
+struct Shape {
+  model::ModelConfig config;
+  std::int64_t weight_bytes = 0;
+  bool has_mxfp4_experts = false;
+};
+
+// Of a checkpoint that is not there.
+std::int64_t listed_bytes(const model::ModelConfig& config, bool has_mxfp4_experts) {
+  std::int64_t bytes = 0;
+  for (const weights::TensorSpec& tensor :
+       model::tensor_list(config, has_mxfp4_experts ? model::ExpertFormat::kMxfp4
+                                                    : model::ExpertFormat::kBf16Transposed)) {
+    bytes += TensorView{nullptr, tensor.dtypes.front(), tensor.shape}.bytes();
+  }
+  return bytes;
+}
+
+Result<Shape> shape_of(const std::string& name) {
+  Shape shape;
+  if (const std::optional<Preset> preset = find_preset(name)) {
+    shape.config = preset->config;
+    shape.has_mxfp4_experts = preset->config.has_mxfp4_experts;
+    shape.weight_bytes = listed_bytes(shape.config, shape.has_mxfp4_experts);
+    return shape;
+  }
+  NIBBLE_ASSIGN_OR_RETURN(shape.config, model::load_config(name));
+  NIBBLE_ASSIGN_OR_RETURN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(name));
+  NIBBLE_ASSIGN_OR_RETURN(const model::ExpertFormat experts,
+                          model::detect_expert_format(shape.config, checkpoint));
+  shape.weight_bytes = checkpoint.file_bytes();
+  shape.has_mxfp4_experts = experts == model::ExpertFormat::kMxfp4;
+  return shape;
+}
+
+}  // namespace
+
+TokenCost token_cost(const model::ModelConfig& config, bool has_mxfp4_experts) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t layers = config.num_layers;
+  const std::int64_t q = std::int64_t{config.num_heads} * config.head_dim;
+  const std::int64_t kv = std::int64_t{config.num_kv_heads} * config.head_dim;
+  const std::int64_t expert_elems = layers * config.top_k * 3 * hidden * config.intermediate;
+  const std::int64_t attention_elems =
+      layers * hidden * (2 * q + 2 * kv + std::int64_t{config.num_experts});
+  const std::int64_t head_elems = hidden * config.vocab;
+  TokenCost cost;
+  cost.expert_bytes =
+      has_mxfp4_experts ? expert_elems / kBlockElems * kBlockBytes : expert_elems * kBf16Bytes;
+  cost.attention_bytes = attention_elems * kBf16Bytes;
+  cost.head_bytes = head_elems * kBf16Bytes;
+  cost.flops = 2 * (expert_elems + attention_elems + head_elems);
+  return cost;
+}
+
+std::int64_t cache_bytes(const model::ModelConfig& config, std::int32_t max_model_len) {
+  const std::int64_t token_bytes =
+      2 * std::int64_t{config.num_kv_heads} * config.head_dim * kBf16Bytes;
+  std::int64_t tokens = 0;
+  for (const bool is_window : config.is_window_layer) {
+    tokens += is_window ? std::min(config.window, max_model_len) : max_model_len;
+  }
+  return tokens * token_bytes;
+}
+
+void predict(DoctorModel& model, const DoctorRates& rates) {
+  model.fits = model.weight_bytes + model.cache_bytes <= model.available_bytes;
+  const double peak = std::max(rates.bf16.all_cores, rates.f32.all_cores);
+  const double by_memory = rates.read.all_cores / static_cast<double>(model.token.bytes());
+  const double by_arithmetic = peak / static_cast<double>(model.token.flops);
+  const bool is_arithmetic = peak > 0.0 && by_arithmetic < by_memory;
+  model.tokens_per_second = is_arithmetic ? by_arithmetic : by_memory;
+  model.limit = is_arithmetic ? "arithmetic" : "memory bandwidth";
+}
+
+Result<DoctorReport> doctor(const DoctorOptions& options) {
+  DoctorReport report;
+  if (!options.model.empty()) {
+    NIBBLE_ASSIGN_OR_RETURN(const Shape shape, shape_of(options.model));
+    DoctorModel& model = report.model.emplace();
+    model.name = options.model;
+    model.token = token_cost(shape.config, shape.has_mxfp4_experts);
+    model.weight_bytes = shape.weight_bytes;
+    model.max_model_len = options.max_model_len > 0
+                              ? std::min(options.max_model_len, shape.config.max_position)
+                              : shape.config.max_position;
+    model.cache_bytes = cache_bytes(shape.config, model.max_model_len);
+  }
+  report.capabilities = capabilities();
+  report.rates = measure(options.num_threads);
+  if (report.model) {
+    MachineFacts machine;
+    probe_host(machine);
+    report.model->available_bytes = machine.available_bytes;
+    predict(*report.model, report.rates);
+  }
+  return report;
+}
+
+}  // namespace nibble::commands

@@ -1,0 +1,75 @@
+// `nibble doctor`: what this machine and build can do, how fast memory and arithmetic are right
+// now, and what that means for a model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "nibble/capabilities.h"
+#include "nibble/status.h"
+
+namespace nibble::model {
+struct ModelConfig;
+}
+
+namespace nibble::commands {
+
+struct DoctorOptions {
+  std::string model;               // a checkpoint folder or one of preset_names(); empty: none
+  std::int32_t max_model_len = 0;  // tokens of context to hold; 0: the model's
+  std::int32_t num_threads = 0;    // 0: all available
+};
+
+// Bytes and operations a second.
+struct Rate {
+  double one_core = 0.0;
+  double all_cores = 0.0;
+};
+struct DoctorRates {
+  std::int32_t num_threads = 0;
+  Rate read;            // of main memory
+  std::string f32_isa;  // "avx512"; empty: no instruction of ours, rates are 0
+  Rate f32;
+  std::string bf16_isa;  // likewise
+  Rate bf16;
+};
+
+// What one token costs at batch 1 and short context, from the shapes.
+struct TokenCost {
+  std::int64_t expert_bytes = 0;     // of the experts that a token uses
+  std::int64_t attention_bytes = 0;  // projections and router
+  std::int64_t head_bytes = 0;
+  std::int64_t flops = 0;
+  std::int64_t bytes() const { return expert_bytes + attention_bytes + head_bytes; }
+};
+
+struct DoctorModel {
+  std::string name;
+  TokenCost token;
+  std::int64_t weight_bytes = 0;  // files
+  std::int64_t cache_bytes = 0;   // keys and values of one sequence of `max_model_len` in bf16
+  std::int32_t max_model_len = 0;
+  std::int64_t available_bytes = 0;  // memory now
+  bool fits = false;
+  double tokens_per_second = 0.0;  // upper bound at batch 1
+  std::string limit;               // what sets it: "memory bandwidth" or "arithmetic"
+};
+
+struct DoctorReport {
+  Capabilities capabilities;
+  DoctorRates rates;
+  std::optional<DoctorModel> model;
+};
+
+// Measures for about a second. kNotFound and kCorrupt: the model. A machine that can run nothing,
+// or a model that does not fit, is part of the report and no failure.
+Result<DoctorReport> doctor(const DoctorOptions& options);
+
+// The parts that need no measuring.
+TokenCost token_cost(const model::ModelConfig& config, bool has_mxfp4_experts);
+std::int64_t cache_bytes(const model::ModelConfig& config, std::int32_t max_model_len);
+// Fills `fits`, `tokens_per_second` and `limit` from the rest and the rates.
+void predict(DoctorModel& model, const DoctorRates& rates);
+
+}  // namespace nibble::commands

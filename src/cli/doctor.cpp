@@ -1,0 +1,208 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/flags.h"
+#include "cli/model_path.h"
+#include "cli/parse.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+
+namespace nibble::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using commands::DoctorModel;
+using commands::DoctorRates;
+using commands::DoctorReport;
+
+struct DoctorFlags {
+  std::string model;
+  std::int64_t max_model_len = 0;
+  std::int32_t num_threads = 0;
+  bool is_json = false;
+};
+
+Json rate_json(const commands::Rate& rate) {
+  return {{"one_core", rate.one_core}, {"all_cores", rate.all_cores}};
+}
+
+Json rates_json(const DoctorRates& rates) {
+  return {{"num_threads", rates.num_threads}, {"read_bytes_per_s", rate_json(rates.read)},
+          {"f32_isa", rates.f32_isa},         {"f32_flops", rate_json(rates.f32)},
+          {"bf16_isa", rates.bf16_isa},       {"bf16_flops", rate_json(rates.bf16)}};
+}
+
+Json model_json(const DoctorModel& model) {
+  return {{"name", model.name},
+          {"token_bytes", model.token.bytes()},
+          {"token_expert_bytes", model.token.expert_bytes},
+          {"token_attention_bytes", model.token.attention_bytes},
+          {"token_head_bytes", model.token.head_bytes},
+          {"token_flops", model.token.flops},
+          {"weight_bytes", model.weight_bytes},
+          {"cache_bytes", model.cache_bytes},
+          {"max_model_len", model.max_model_len},
+          {"available_bytes", model.available_bytes},
+          {"fits", model.fits},
+          {"tokens_per_second", model.tokens_per_second},
+          {"limit", model.limit}};
+}
+
+std::string as_json(const DoctorReport& report) {
+  const Capabilities& found = report.capabilities;
+  Json items = Json::array();
+  for (const Capability& item : found.items) {
+    items.push_back({{"name", item.name},
+                     {"version", item.version},
+                     {"place", item.place},
+                     {"usable", item.is_usable},
+                     {"reason", item.reason}});
+  }
+  Json kernels = Json::array();
+  for (const KernelCapability& kernel : found.kernels) {
+    kernels.push_back({{"family", kernel.family},
+                       {"name", kernel.name},
+                       {"backend", kernel.backend},
+                       {"needs", kernel.needs},
+                       {"verified", kernel.is_verified},
+                       {"runnable", kernel.is_runnable},
+                       {"reason", kernel.reason}});
+  }
+  Json json = {
+      {"can_run", found.can_run}, {"backend", found.backend}, {"explanation", found.explanation},
+      {"items", items},           {"kernels", kernels},       {"rates", rates_json(report.rates)}};
+  if (report.model) {
+    json["model"] = model_json(*report.model);
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string item_table(const Capabilities& found) {
+  Table table({{"what"}, {"usable"}, {"version"}, {"where"}, {"remark"}});
+  for (const Capability& item : found.items) {
+    table.add_row(
+        {item.name, item.is_usable ? "yes" : "no", item.version, item.place, item.reason});
+  }
+  return table.text();
+}
+
+std::string kernel_table(const Capabilities& found) {
+  Table table({{"family"}, {"kernel"}, {"backend"}, {"needs"}, {"runs here"}, {"remark"}});
+  for (const KernelCapability& kernel : found.kernels) {
+    table.add_row({kernel.family, kernel.name, kernel.backend, kernel.needs,
+                   kernel.is_runnable ? "yes" : "no", kernel.reason});
+  }
+  return table.text();
+}
+
+std::string giga(double value, const char* unit) {
+  return fmt::format("{:.1f} {}", value / 1e9, unit);
+}
+
+std::string rate_table(const DoctorRates& rates) {
+  Table table({{"measured now"},
+               {"one core", Table::Align::kRight},
+               {fmt::format("{} threads", rates.num_threads), Table::Align::kRight}});
+  const auto add = [&](const std::string& name, const commands::Rate& rate, const char* unit) {
+    table.add_row({name, giga(rate.one_core, unit), giga(rate.all_cores, unit)});
+  };
+  add("memory read", rates.read, "GB/s");
+  if (!rates.f32_isa.empty()) {
+    add("f32 dot products, " + rates.f32_isa, rates.f32, "GFLOP/s");
+  }
+  if (!rates.bf16_isa.empty()) {
+    add("bf16 dot products, " + rates.bf16_isa, rates.bf16, "GFLOP/s");
+  }
+  return table.text();
+}
+
+std::string model_table(const DoctorModel& model) {
+  Table table({{""}, {""}});
+  table.add_row({"model", model.name});
+  table.add_row({"weights", bytes_text(model.weight_bytes)});
+  table.add_row({"cache", fmt::format("{} for {} tokens", bytes_text(model.cache_bytes),
+                                      model.max_model_len)});
+  table.add_row({"memory", fmt::format("{} available: {}", bytes_text(model.available_bytes),
+                                       model.fits ? "fits" : "does not fit")});
+  table.add_row(
+      {"one token reads",
+       fmt::format("{} (experts {}, attention {}, head {})", bytes_text(model.token.bytes()),
+                   bytes_text(model.token.expert_bytes), bytes_text(model.token.attention_bytes),
+                   bytes_text(model.token.head_bytes))});
+  table.add_row({"decode", fmt::format("at most {:.1f} tokens/s, set by {}",
+                                       model.tokens_per_second, model.limit)});
+  return table.text();
+}
+
+std::string as_text(const DoctorReport& report) {
+  const Capabilities& found = report.capabilities;
+  std::string text = item_table(found);
+  text += found.kernels.empty() ? "" : "\n" + kernel_table(found);
+  text += "\n" + rate_table(report.rates);
+  text += report.model ? "\n" + model_table(*report.model) : "";
+  text += found.can_run ? fmt::format("\nruns on: {} ({})\n", found.backend, found.explanation)
+                        : fmt::format("\nnothing can run: {}\n", found.explanation);
+  return text;
+}
+
+Outcome verdict(const DoctorReport& report) {
+  if (!report.capabilities.can_run) {
+    return {Exit::kUnsupported, report.capabilities.explanation};
+  }
+  if (report.model && !report.model->fits) {
+    const DoctorModel& model = *report.model;
+    return {Exit::kDoesNotFit,
+            fmt::format("{}: want {} of weights and {} of cache, found {} of memory available; "
+                        "a smaller --max-model-len needs less cache",
+                        model.name, bytes_text(model.weight_bytes), bytes_text(model.cache_bytes),
+                        bytes_text(model.available_bytes))};
+  }
+  return done();
+}
+
+Outcome doctor(Host& host, const DoctorFlags& flags) {
+  commands::DoctorOptions options{flags.model, static_cast<std::int32_t>(flags.max_model_len),
+                                  flags.num_threads};
+  const std::vector<std::string> presets = host.backend.preset_names();
+  const bool is_preset = std::find(presets.begin(), presets.end(), flags.model) != presets.end();
+  if (!flags.model.empty() && !is_preset) {
+    Result<std::string> folder = find_model(flags.model, model_places(host.executable));
+    if (!folder) {
+      return failed(folder.error(), During::kLoad);
+    }
+    options.model = std::move(*folder);
+  }
+  const Result<DoctorReport> report = host.backend.doctor(options);
+  if (!report) {
+    return failed(report.error(), During::kLoad);
+  }
+  host.out.write(flags.is_json ? as_json(*report) : as_text(*report));
+  return verdict(*report);
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Invocation& invocation) {
+  CLI::App& verb = add_verb(
+      app, {"doctor", "what this machine and build can do, how fast, and what for a model",
+            "  nibble doctor                      hardware, libraries, kernels, measured limits\n"
+            "  nibble doctor gpt-oss-20b          a published shape, no files needed\n"
+            "  nibble doctor MODEL --json         will it fit, how fast can it be\n"});
+  auto flags = std::make_shared<DoctorFlags>();
+  add_model_name(verb, flags->model);
+  add_count(verb,
+            {"-c,--max-model-len,--ctx-size", "N",
+             "tokens of context to hold (default: the model's limit)"},
+            {0, std::numeric_limits<std::int32_t>::max()}, flags->max_model_len);
+  add_integer(verb, {"-t,--threads", "N", "processors to measure with (default: all)"}, {0, 4096},
+              flags->num_threads);
+  add_switch(verb, "--json", flags->is_json, "one JSON object with everything")->group("Output");
+  set_action(verb, invocation, [&invocation, flags] { return doctor(invocation.host, *flags); });
+}
+
+}  // namespace nibble::cli

@@ -1,0 +1,112 @@
+#include "api/commands/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/commands/presets.h"
+
+namespace nibble::commands {
+namespace {
+
+using testing::HasSubstr;
+
+double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
+
+TokenCost preset_cost(const char* name) {
+  const std::optional<Preset> preset = find_preset(name);
+  return token_cost(preset->config, preset->config.has_mxfp4_experts);
+}
+
+// Published sizes, to the digits in which they are published.
+TEST(Doctor, TokenCostOfThePublishedShapes) {
+  const TokenCost small = preset_cost("gpt-oss-20b");
+  EXPECT_NEAR(gigabytes(small.expert_bytes), 1.27, 0.005);
+  EXPECT_NEAR(gigabytes(small.attention_bytes), 1.27, 0.011);
+  EXPECT_NEAR(gigabytes(small.head_bytes), 1.16, 0.005);
+  EXPECT_NEAR(gigabytes(small.bytes()), 3.70, 0.011);
+  const TokenCost large = preset_cost("gpt-oss-120b");
+  EXPECT_NEAR(gigabytes(large.expert_bytes), 1.90, 0.005);
+  EXPECT_NEAR(gigabytes(large.attention_bytes), 1.91, 0.03);
+  EXPECT_NEAR(gigabytes(large.bytes()), 4.97, 0.03);
+}
+
+TEST(Doctor, Bf16ExpertsCostMore) {
+  const std::optional<Preset> preset = find_preset("gpt-oss-20b");
+  const TokenCost mxfp4 = token_cost(preset->config, true);
+  const TokenCost bf16 = token_cost(preset->config, false);
+  EXPECT_EQ(bf16.expert_bytes * 17, mxfp4.expert_bytes * 64);
+  EXPECT_EQ(bf16.flops, mxfp4.flops);
+}
+
+TEST(Doctor, WindowLayersHoldNoMoreThanTheWindow) {
+  const model::ModelConfig config = find_preset("gpt-oss-20b")->config;  // 12 of 24 layers, 128
+  const std::int64_t token = 2 * 8 * 64 * 2;
+  EXPECT_EQ(cache_bytes(config, 100), 24 * 100 * token);
+  EXPECT_EQ(cache_bytes(config, 1000), (12 * 1000 + 12 * 128) * token);
+}
+
+DoctorModel model_of(std::int64_t weights, std::int64_t cache, std::int64_t available) {
+  DoctorModel model;
+  model.weight_bytes = weights;
+  model.cache_bytes = cache;
+  model.available_bytes = available;
+  model.token = {.expert_bytes = 50, .attention_bytes = 30, .head_bytes = 20, .flops = 400};
+  return model;
+}
+
+TEST(Doctor, FitsWhenWeightsAndCacheDo) {
+  DoctorModel model = model_of(90, 10, 100);
+  predict(model, {});
+  EXPECT_TRUE(model.fits);
+  model = model_of(90, 11, 100);
+  predict(model, {});
+  EXPECT_FALSE(model.fits);
+}
+
+TEST(Doctor, TheTighterOfBandwidthAndArithmeticSetsTheSpeed) {
+  DoctorModel model = model_of(1, 1, 100);
+  DoctorRates rates;
+  rates.read.all_cores = 1000.0;
+  rates.bf16.all_cores = 40000.0;
+  predict(model, rates);
+  EXPECT_DOUBLE_EQ(model.tokens_per_second, 10.0);
+  EXPECT_EQ(model.limit, "memory bandwidth");
+  rates.bf16.all_cores = 800.0;
+  predict(model, rates);
+  EXPECT_DOUBLE_EQ(model.tokens_per_second, 2.0);
+  EXPECT_EQ(model.limit, "arithmetic");
+  rates.f32.all_cores = 1600.0;  // the faster unit does the work
+  predict(model, rates);
+  EXPECT_DOUBLE_EQ(model.tokens_per_second, 4.0);
+}
+
+TEST(Doctor, MeasuresThisMachineAndPricesACheckpoint) {
+  const Result<DoctorReport> report =
+      doctor({.model = NIBBLE_SOURCE_DIR "/models/demo", .num_threads = 2});
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_EQ(report->rates.num_threads, 2);
+  EXPECT_GT(report->rates.read.one_core, 1e7);
+  EXPECT_GT(report->rates.read.all_cores, 1e7);
+  EXPECT_EQ(report->rates.f32_isa.empty(), report->rates.f32.one_core == 0.0);
+  ASSERT_TRUE(report->model.has_value());
+  EXPECT_TRUE(report->model->fits);
+  EXPECT_GT(report->model->weight_bytes, 19'000'000);
+  EXPECT_GT(report->model->tokens_per_second, 1.0);
+  EXPECT_FALSE(report->capabilities.items.empty());
+}
+
+TEST(Doctor, PublishedShapesNeedNoFiles) {
+  const Result<DoctorReport> report = doctor({.model = "gpt-oss-20b", .max_model_len = 4096});
+  ASSERT_TRUE(report.has_value()) << report.error().message();
+  EXPECT_NEAR(gigabytes(report->model->weight_bytes), 13.76, 0.01);
+  EXPECT_EQ(report->model->max_model_len, 4096);
+}
+
+TEST(Doctor, AMissingModelIsNamed) {
+  const Result<DoctorReport> report = doctor({.model = "/no/such/folder"});
+  ASSERT_FALSE(report.has_value());
+  EXPECT_THAT(report.error().message(), HasSubstr("/no/such/folder"));
+}
+
+}  // namespace
+}  // namespace nibble::commands
