@@ -1,18 +1,17 @@
-/* nibble for C: routing, expert products, launch plans, capabilities. Quantisation follows the same
- * rules. Meanings, shapes, numerics and sources are those of the C++ headers named at each
- * function.
+/* nibble for C: quantisation, routing, expert products, launch plans, capabilities. Meanings,
+ * shapes, numerics and sources are those of the C++ headers named at each part.
  *
- * Rules of this header:
- *   - Every function returns a nibble_code and never throws. A nibble_message, if given, receives
- *     one line: what was wanted, what was found.
- *   - Structs are filled by their *_init function, then by the caller; fields not touched keep
- * their defaults. Structs may grow at their end in a later minor version: link what you compiled
- * with.
- *   - Arrays belong to the caller, are only used during the call and may not overlap, except the
- *     weights of nibble_experts, which must outlive the handle.
- *   - What nibble allocates is freed by nibble: handles by their *_destroy, text by nibble_free.
- *   - Functions may be called from any thread; one handle by one thread at a time.
+ * - Every function returns a nibble_code and never throws. A nibble_message, if given, receives
+ *   one line: what was wanted, what was found. Choices are int32_t fields that hold an enumerator;
+ *   another number is refused.
+ * - Structs are filled by their *_init function, then by the caller; fields not touched keep their
+ *   defaults. Structs may grow in a later minor version: link what you compiled with.
+ * - Arrays belong to the caller, are only used during the call and may not overlap; the weights of
+ *   nibble_experts must outlive the handle.
+ * - What nibble allocates is freed by nibble: handles by their *_destroy, text by nibble_free.
+ * - Functions may be called from any thread; one handle by one thread at a time.
  */
+/* NOLINTBEGIN(readability-identifier-naming,modernize-*): the names of C, and its headers */
 #ifndef NIBBLE_C_API_H
 #define NIBBLE_C_API_H
 
@@ -44,9 +43,98 @@ typedef struct nibble_message {
 /** "0.1.0"; static. */
 const char* nibble_version(void);
 /** Lower-case English name of a code; static. */
-const char* nibble_code_name(nibble_code code);
+const char* nibble_code_name(int code);
 /** Frees text that nibble returned; null is allowed. */
 void nibble_free(char* text);
+
+/* ---- quantisation: nibble/quantize.h ---- */
+
+typedef enum nibble_float_type {
+  NIBBLE_F32 = 0,
+  NIBBLE_BF16 = 1,
+  NIBBLE_F16 = 2
+} nibble_float_type;
+
+typedef enum nibble_quant_format {
+  NIBBLE_MXFP4 = 0,
+  NIBBLE_NVFP4 = 1,
+  NIBBLE_MXFP8 = 2
+} nibble_quant_format;
+
+typedef enum nibble_scale_rounding {
+  NIBBLE_ROUND_UP = 0,
+  NIBBLE_ROUND_LEAST_ERROR = 1,
+  NIBBLE_ROUND_OCP_FLOOR = 2,
+  NIBBLE_ROUND_NEAREST_EVEN = 3
+} nibble_scale_rounding;
+
+typedef enum nibble_scale_layout {
+  NIBBLE_SCALES_LINEAR = 0,
+  NIBBLE_SCALES_128X4 = 1,
+  NIBBLE_SCALES_8X4 = 2,
+  NIBBLE_SCALES_HOPPER = 3
+} nibble_scale_layout;
+
+typedef enum nibble_global_scale {
+  NIBBLE_GLOBAL_GIVEN = 0,
+  NIBBLE_GLOBAL_AMAX = 1,
+  NIBBLE_GLOBAL_POWER_OF_TWO = 2
+} nibble_global_scale;
+
+typedef enum nibble_quant_backend {
+  NIBBLE_BACKEND_SCALAR = 0,
+  NIBBLE_BACKEND_CPU = 1,
+  NIBBLE_BACKEND_CUDA = 2
+} nibble_quant_backend;
+
+/** One struct for both directions: nibble_quantize reads `dense` and writes the rest,
+ * nibble_dequantize reads the rest and writes `dense`. */
+typedef struct nibble_quantize_args {
+  void* dense;          /**< [num_experts, rows, cols] of dtype; not written by nibble_quantize */
+  uint8_t* values;      /**< [num_experts, value_bytes]; not written by nibble_dequantize */
+  uint8_t* scales;      /**< [num_experts, scale_bytes]; likewise */
+  float* global_scales; /**< NVFP4: [1] or [num_experts]; written unless NIBBLE_GLOBAL_GIVEN */
+  int32_t num_experts;
+  int32_t rows;
+  int32_t cols;
+  int32_t dtype;        /**< nibble_float_type */
+  int32_t format;       /**< nibble_quant_format */
+  int32_t rounding;     /**< nibble_scale_rounding */
+  int32_t scale_layout; /**< nibble_scale_layout */
+  int32_t global_scale; /**< nibble_global_scale */
+  int32_t has_global_scale_per_expert;
+  int32_t is_column_major;
+  int32_t row_multiple;
+  int32_t col_multiple;
+  int32_t num_threads; /**< 0: all processors */
+  int32_t backend;     /**< nibble_quant_backend */
+} nibble_quantize_args;
+
+/** Extents to allocate for, of one matrix. */
+typedef struct nibble_quantized_size {
+  int64_t padded_rows;
+  int64_t padded_cols;
+  int64_t value_bytes;
+  int64_t scale_bytes;
+} nibble_quantized_size;
+
+/** What happened to the input. */
+typedef struct nibble_quantize_counts {
+  int64_t num_nan;
+  int64_t num_inf;
+  int64_t first_non_finite; /**< index, or -1 */
+  int64_t num_poisoned_blocks;
+  int64_t num_saturated;
+  int64_t num_zeroed_blocks;
+} nibble_quantize_counts;
+
+void nibble_quantize_args_init(nibble_quantize_args* args);
+nibble_code nibble_quantized_sizes(const nibble_quantize_args* args, nibble_quantized_size* size,
+                                   nibble_message* message);
+/** `counts` may be null. */
+nibble_code nibble_quantize(const nibble_quantize_args* args, nibble_quantize_counts* counts,
+                            nibble_message* message);
+nibble_code nibble_dequantize(const nibble_quantize_args* args, nibble_message* message);
 
 /* ---- routing: nibble/route.h ---- */
 
@@ -57,24 +145,18 @@ typedef enum nibble_route_score {
   NIBBLE_SCORE_SQRT_SOFTPLUS = 3
 } nibble_route_score;
 
-typedef enum nibble_float_type {
-  NIBBLE_F32 = 0,
-  NIBBLE_BF16 = 1,
-  NIBBLE_F16 = 2
-} nibble_float_type;
-
 typedef struct nibble_route_args {
   const float* logits;      /**< [num_tokens, num_experts] */
   const int32_t* given_ids; /**< [num_tokens, top_k] or null */
   const void* bias;         /**< [num_experts] of bias_type, or null */
-  nibble_float_type bias_type;
-  int32_t* ids;   /**< out [num_tokens, top_k] */
-  float* weights; /**< out [num_tokens, top_k] */
+  int32_t bias_type;        /**< nibble_float_type */
+  int32_t* ids;             /**< out [num_tokens, top_k] */
+  float* weights;           /**< out [num_tokens, top_k] */
   int32_t num_tokens;
   int32_t num_valid_tokens; /**< -1: all */
   int32_t num_experts;
   int32_t top_k;
-  nibble_route_score score;
+  int32_t score;       /**< nibble_route_score */
   int32_t renormalise; /**< 0 or 1 */
   float renormalise_epsilon;
   float scaling;
@@ -209,3 +291,4 @@ nibble_code nibble_capabilities(char** text, nibble_message* message);
 #endif
 
 #endif
+/* NOLINTEND(readability-identifier-naming,modernize-*) */

@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 
+#include "api/c_status.h"
 #include "base/error.h"
 #include "kernels/route/ragged.h"
 #include "nibble/capabilities.h"
@@ -15,12 +16,16 @@
 #include "nibble/plan.h"
 #include "nibble/route.h"
 
-struct nibble_experts {
+struct nibble_experts {  // NOLINT(readability-identifier-naming): the name of C
   nibble::Experts experts;
 };
 
 namespace nibble {
 namespace {
+
+using c_api::read_enum;
+using c_api::refuse_null;
+using c_api::report;
 
 static_assert(static_cast<int>(Code::kInvalidArgument) == NIBBLE_INVALID_ARGUMENT);
 static_assert(static_cast<int>(Code::kUnsupported) == NIBBLE_UNSUPPORTED);
@@ -30,30 +35,6 @@ static_assert(static_cast<int>(Code::kExhausted) == NIBBLE_EXHAUSTED);
 static_assert(static_cast<int>(Code::kCancelled) == NIBBLE_CANCELLED);
 static_assert(static_cast<int>(Code::kDevice) == NIBBLE_DEVICE);
 static_assert(static_cast<int>(Code::kInternal) == NIBBLE_INTERNAL);
-
-nibble_code report(const Status& status, nibble_message* message) {
-  if (message != nullptr) {
-    const std::size_t length = std::min(status.message().size(), sizeof(message->text) - 1);
-    std::memcpy(message->text, status.message().data(), length);
-    message->text[length] = '\0';
-  }
-  return static_cast<nibble_code>(status.code());
-}
-
-nibble_code refuse_null(const char* what, nibble_message* message) {
-  return report(error(Code::kInvalidArgument, "{} is null", what), message);
-}
-
-// Enumerators from C are any number. Names both.
-template <typename Enum>
-Status read_enum(int value, Enum last, const char* field, Enum& out) {
-  if (value < 0 || value > static_cast<int>(last)) {
-    return error(Code::kInvalidArgument, "want {} in 0..{}, got {}", field, static_cast<int>(last),
-                 value);
-  }
-  out = static_cast<Enum>(value);
-  return {};
-}
 
 // Null when memory is out, as malloc does.
 char* copy_text(const std::string& text) {
@@ -122,7 +103,7 @@ using nibble::Result;
 
 const char* nibble_version(void) { return NIBBLE_VERSION; }
 
-const char* nibble_code_name(nibble_code code) {
+const char* nibble_code_name(int code) {
   return nibble::name(static_cast<Code>(code)).data();  // literals, so zero-terminated
 }
 
@@ -139,11 +120,11 @@ void nibble_route_args_init(nibble_route_args* args) {
 
 nibble_code nibble_route(const nibble_route_args* args, nibble_message* message) {
   if (args == nullptr) {
-    return nibble::refuse_null("args", message);
+    return nibble::c_api::refuse_null("args", message);
   }
   nibble::RouteCall call;
   const nibble::Status status = nibble::route_call(*args, call);
-  return nibble::report(status.ok() ? nibble::route(call) : status, message);
+  return nibble::c_api::report(status.ok() ? nibble::route(call) : status, message);
 }
 
 void nibble_ragged_args_init(nibble_ragged_args* args) {
@@ -157,11 +138,12 @@ int64_t nibble_max_blocks(int64_t rows, int32_t num_experts) {
 
 nibble_code nibble_ragged(const nibble_ragged_args* args, nibble_message* message) {
   if (args == nullptr || args->num_block_sizes < 0) {
-    return args == nullptr ? nibble::refuse_null("args", message)
-                           : nibble::report(nibble::error(Code::kInvalidArgument,
-                                                          "want num_block_sizes >= 0, got {}",
-                                                          args->num_block_sizes),
-                                            message);
+    return args == nullptr
+               ? nibble::c_api::refuse_null("args", message)
+               : nibble::c_api::report(
+                     nibble::error(Code::kInvalidArgument, "want num_block_sizes >= 0, got {}",
+                                   args->num_block_sizes),
+                     message);
   }
   nibble::kernels::RaggedArgs inner;
   inner.ids = args->ids;
@@ -176,7 +158,7 @@ nibble_code nibble_ragged(const nibble_ragged_args* args, nibble_message* messag
   const nibble::kernels::RaggedOut out{args->slice_sizes, args->slice_offs, args->gather,
                                        args->scatter,     args->gates,      args->block_offs,
                                        args->schedule};
-  return nibble::report(nibble::kernels::build_ragged(inner, out), message);
+  return nibble::c_api::report(nibble::kernels::build_ragged(inner, out), message);
 }
 
 void nibble_experts_args_init(nibble_experts_args* args) {
@@ -192,7 +174,7 @@ void nibble_experts_args_init(nibble_experts_args* args) {
 nibble_code nibble_experts_create(const nibble_experts_args* args, nibble_experts** experts,
                                   nibble_message* message) {
   if (args == nullptr || experts == nullptr) {
-    return nibble::refuse_null(args == nullptr ? "args" : "experts", message);
+    return nibble::c_api::refuse_null(args == nullptr ? "args" : "experts", message);
   }
   *experts = nullptr;
   nibble::Mxfp4Experts weights;
@@ -214,20 +196,21 @@ nibble_code nibble_experts_create(const nibble_experts_args* args, nibble_expert
   options.rounds_to_bf16 = args->rounds_to_bf16 != 0;
   options.use_reference_kernels = args->use_reference_kernels != 0;
   Result<nibble::Experts> created = nibble::Experts::create(weights, options);
-  if (created.has_value()) {
-    *experts = new nibble_experts{std::move(created).value()};
+  if (!created.has_value()) {
+    return nibble::c_api::report(created.error(), message);
   }
-  return nibble::report(created.error(), message);
+  *experts = new nibble_experts{std::move(created).value()};
+  return nibble::c_api::report({}, message);
 }
 
 nibble_code nibble_experts_forward(nibble_experts* experts, const nibble_experts_call* call,
                                    nibble_message* message) {
   if (experts == nullptr || call == nullptr) {
-    return nibble::refuse_null(experts == nullptr ? "experts" : "call", message);
+    return nibble::c_api::refuse_null(experts == nullptr ? "experts" : "call", message);
   }
-  return nibble::report(experts->experts.forward(call->x, call->ids, call->weights,
-                                                 call->num_tokens, call->top_k, call->out),
-                        message);
+  return nibble::c_api::report(experts->experts.forward(call->x, call->ids, call->weights,
+                                                        call->num_tokens, call->top_k, call->out),
+                               message);
 }
 
 void nibble_experts_destroy(nibble_experts* experts) { delete experts; }
@@ -243,10 +226,10 @@ void nibble_plan_args_init(nibble_plan_args* args) {
 nibble_code nibble_plan_product(const nibble_plan_args* args, nibble_plan* plan, char** reason,
                                 nibble_message* message) {
   if (args == nullptr || plan == nullptr || args->arch == nullptr) {
-    return nibble::refuse_null(args == nullptr   ? "args"
-                               : plan == nullptr ? "plan"
-                                                 : "arch",
-                               message);
+    return nibble::c_api::refuse_null(args == nullptr   ? "args"
+                                      : plan == nullptr ? "plan"
+                                                        : "arch",
+                                      message);
   }
   nibble::ProductProblem problem;
   problem.tokens = args->tokens;
@@ -271,7 +254,7 @@ nibble_code nibble_plan_product(const nibble_plan_args* args, nibble_plan* plan,
     }
     *reason = made.has_value() ? nibble::copy_text(text) : nullptr;
   }
-  return nibble::report(made.error(), message);
+  return nibble::c_api::report(made.error(), message);
 }
 
 nibble_code nibble_capabilities(char** text, nibble_message* message) {
@@ -285,7 +268,7 @@ nibble_code nibble_capabilities(char** text, nibble_message* message) {
     }
     *text = nibble::copy_text(lines);
   }
-  return nibble::report(
+  return nibble::c_api::report(
       found.can_run ? nibble::Status() : nibble::Status(Code::kUnsupported, found.explanation),
       message);
 }

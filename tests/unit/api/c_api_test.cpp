@@ -43,11 +43,53 @@ TEST(CApi, RoutesWithDefaults) {
   EXPECT_EQ(nibble_route(&args, &message), NIBBLE_INVALID_ARGUMENT);
   EXPECT_THAT(message.text, HasSubstr("top_k in 1..3"));
   EXPECT_EQ(nibble_route(&args, nullptr), NIBBLE_INVALID_ARGUMENT);
-  args.score = static_cast<nibble_route_score>(4);
+  args.score = 4;
   EXPECT_EQ(nibble_route(&args, &message), NIBBLE_INVALID_ARGUMENT);
   EXPECT_THAT(message.text, HasSubstr("score in 0..3, got 4"));
   EXPECT_EQ(nibble_route(nullptr, &message), NIBBLE_INVALID_ARGUMENT);
   EXPECT_STREQ(message.text, "args is null");
+}
+
+TEST(CApi, QuantisesAndBack) {
+  // A block whose values are all of FP4, times 4.
+  std::vector<float> x(64, 0.0F);
+  const float values[] = {0, 2, 4, 6, 8, 12, 16, 24};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = (i % 2 == 0 ? 1.0F : -1.0F) * values[i % 8];
+  }
+  nibble_quantize_args args;
+  nibble_quantize_args_init(&args);
+  args.rows = 2;
+  args.cols = 32;
+  args.dtype = NIBBLE_F32;
+  args.num_threads = 1;
+  nibble_quantized_size size;
+  nibble_message message;
+  ASSERT_EQ(nibble_quantized_sizes(&args, &size, &message), NIBBLE_OK) << message.text;
+  ASSERT_EQ(size.value_bytes, 32);
+  ASSERT_EQ(size.scale_bytes, 2);
+  std::vector<std::uint8_t> codes(32);
+  std::uint8_t scales[2];
+  args.dense = x.data();
+  args.values = codes.data();
+  args.scales = scales;
+  nibble_quantize_counts counts;
+  ASSERT_EQ(nibble_quantize(&args, &counts, &message), NIBBLE_OK) << message.text;
+  EXPECT_EQ(scales[0], 129);  // 2^2
+  EXPECT_EQ(codes[0], 0x90);  // 0, then -0.5
+  EXPECT_EQ(codes[3], 0xF6);  // 4, then -6
+  EXPECT_EQ(counts.num_saturated, 0);
+  EXPECT_EQ(counts.first_non_finite, -1);
+  std::vector<float> back(64, -7.0F);
+  args.dense = back.data();
+  ASSERT_EQ(nibble_dequantize(&args, &message), NIBBLE_OK) << message.text;
+  EXPECT_EQ(back, x);
+  args.format = 3;
+  EXPECT_EQ(nibble_quantize(&args, nullptr, &message), NIBBLE_INVALID_ARGUMENT);
+  EXPECT_THAT(message.text, HasSubstr("format in 0..2, got 3"));
+  args.format = NIBBLE_MXFP4;
+  args.backend = NIBBLE_BACKEND_CUDA;
+  EXPECT_EQ(nibble_quantize(&args, nullptr, &message), NIBBLE_UNSUPPORTED);
 }
 
 TEST(CApi, RaggedRowsIntoTheCallersArrays) {
