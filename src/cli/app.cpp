@@ -141,7 +141,7 @@ bool is_typed(const CLI::Option& option, const std::vector<std::string>& argumen
 std::string explain(const CLI::App& app, const CLI::ParseError& fault,
                     const std::vector<std::string>& arguments) {
   const CLI::App& verb = chosen(app);
-  const std::string message = fault.what();
+  std::string message = fault.what();
   if (fault.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
     const std::vector<std::string> extras = app.remaining(true);
     return extras.empty() ? message : unknown(app, extras.front());
