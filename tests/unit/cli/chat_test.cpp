@@ -133,16 +133,16 @@ TEST_F(ChatLoop, AnInterruptStopsTheAnswerAndKeepsWhatWasSaid) {
   end_on_signals();
   world_.engine.deltas = {content("One "), content("two ")};
   world_.engine.response.content = "One ";
-  // The fake answers at once, so the signal comes from within: the third delta's reader raises it.
+  // The fake answers at once, so the signal comes from within, before each delta.
   Backend backend = world_.backend();
-  Host host{.backend = backend, .out = Output(std::tmpfile(), true), .err = std::tmpfile()};
+  std::FILE* out = std::tmpfile();
+  std::FILE* err = std::tmpfile();
+  Host host{.backend = backend, .out = Output(out, true), .err = err};
   host.in_is_terminal = true;
   host.make_line_reader = [](const std::string&) {
     return std::make_unique<FakeLines>(std::vector<std::string>{"count", "more"});
   };
-  int loads = 0;
   host.backend.load = [&](const EngineOptions&) -> Result<std::unique_ptr<Session>> {
-    ++loads;
     class Interrupting : public FakeSession {
      public:
       using FakeSession::FakeSession;
@@ -160,6 +160,8 @@ TEST_F(ChatLoop, AnInterruptStopsTheAnswerAndKeepsWhatWasSaid) {
   EXPECT_EQ(world_.engine.deltas_taken, 2);  // one for each of the two answers
   EXPECT_EQ(messages(1), "user:count assistant:One  user:more");
   sigaction(SIGINT, &before, nullptr);
+  std::fclose(out);
+  std::fclose(err);
 }
 
 }  // namespace
