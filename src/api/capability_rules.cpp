@@ -183,7 +183,7 @@ std::string nccl_fault(const LibraryFacts& nccl, int wanted) {
   if (wanted == 0) {
     return "this build does not use NCCL";
   }
-  const std::string fault = library_fault(nccl, "libnccl.so.2");
+  std::string fault = library_fault(nccl, "libnccl.so.2");
   if (!fault.empty()) {
     return fault;
   }

@@ -40,9 +40,9 @@ TEST(Doctor, Bf16ExpertsCostMore) {
 
 TEST(Doctor, WindowLayersHoldNoMoreThanTheWindow) {
   const model::ModelConfig config = find_preset("gpt-oss-20b")->config;  // 12 of 24 layers, 128
-  const std::int64_t token = 2 * 8 * 64 * 2;
-  EXPECT_EQ(cache_bytes(config, 100), 24 * 100 * token);
-  EXPECT_EQ(cache_bytes(config, 1000), (12 * 1000 + 12 * 128) * token);
+  const std::int64_t token = std::int64_t{2} * 8 * 64 * 2;
+  EXPECT_EQ(cache_bytes(config, 100), std::int64_t{24} * 100 * token);
+  EXPECT_EQ(cache_bytes(config, 1000), std::int64_t{12 * 1000 + 12 * 128} * token);
 }
 
 DoctorModel model_of(std::int64_t weights, std::int64_t cache, std::int64_t available) {
