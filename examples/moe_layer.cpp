@@ -65,57 +65,64 @@ nibble::Mxfp4Experts view(const Layer& layer) {
   return weights;
 }
 
-}  // namespace
+struct Routes {
+  std::vector<std::int32_t> ids;  // [kTokens, kTopK]
+  std::vector<float> weights;
+};
 
-int main() {
-  std::uint32_t state = 1;
-  const Layer layer = make_layer(state);
-  const std::vector<float> x = random_floats(state, kTokens * kHidden);
-  const std::vector<float> logits = random_floats(state, kTokens * kExperts);
-
-  std::vector<std::int32_t> ids(kTokens * kTopK);
-  std::vector<float> weights(kTokens * kTopK);
+nibble::Result<Routes> choose(const std::vector<float>& logits) {
+  Routes routes{std::vector<std::int32_t>(kTokens * kTopK), std::vector<float>(kTokens * kTopK)};
   nibble::RouteCall call;
   call.logits = logits.data();
-  call.ids = ids.data();
-  call.weights = weights.data();
+  call.ids = routes.ids.data();
+  call.weights = routes.weights.data();
   call.num_tokens = kTokens;
   call.num_experts = kExperts;
   call.top_k = kTopK;
-  if (const nibble::Status status = nibble::route(call); !status.ok()) {
-    return fail(status);
+  if (nibble::Status status = nibble::route(call); !status.ok()) {
+    return status;
   }
+  return routes;
+}
 
-  nibble::RaggedCall ragged;
-  ragged.ids = ids.data();
-  ragged.num_tokens = kTokens;
-  ragged.top_k = kTopK;
-  ragged.num_experts = kExperts;
-  const nibble::Result<nibble::RaggedRows> rows = nibble::build_ragged(ragged);
+nibble::Status show_rows(const Routes& routes) {
+  nibble::RaggedCall call;
+  call.ids = routes.ids.data();
+  call.num_tokens = kTokens;
+  call.top_k = kTopK;
+  call.num_experts = kExperts;
+  const nibble::Result<nibble::RaggedRows> rows = nibble::build_ragged(call);
   if (!rows) {
-    return fail(rows.error());
+    return rows.error();
   }
   std::printf("rows of each expert:");
   for (const std::int32_t size : rows->slice_sizes) {
     std::printf(" %d", size);
   }
+  std::printf("\n");
+  return {};
+}
 
+nibble::Status compute(const Layer& layer, const std::vector<float>& x, const Routes& routes) {
   nibble::Result<nibble::Experts> experts = nibble::Experts::create(view(layer));
   if (!experts) {
-    return fail(experts.error());
+    return experts.error();
   }
   std::vector<float> out(kTokens * kHidden);
-  const nibble::Status status =
-      experts->forward(x.data(), ids.data(), weights.data(), kTokens, kTopK, out.data());
-  if (!status.ok()) {
-    return fail(status);
+  if (nibble::Status status = experts->forward(x.data(), routes.ids.data(), routes.weights.data(),
+                                               kTokens, kTopK, out.data());
+      !status.ok()) {
+    return status;
   }
   double sum = 0.0;
   for (const float value : out) {
     sum += static_cast<double>(value) * value;
   }
-  std::printf("\nsum of squares of the output: %.6g\n", sum);
+  std::printf("sum of squares of the output: %.6g\n", sum);
+  return {};
+}
 
+nibble::Status show_plan() {
   nibble::ProductProblem problem;
   problem.tokens = 64;
   problem.num_experts = 128;
@@ -124,10 +131,29 @@ int main() {
   problem.k = 2880;
   const auto plan = nibble::plan_product(problem, {.arch = "sm_120"});
   if (!plan) {
-    return fail(plan.error());
+    return plan.error();
   }
   std::printf("gpt-oss-120b, 64 tokens, sm_120: %d warps, %lld bytes of shared memory, %s\n",
               plan->num_warps, static_cast<long long>(plan->shared_bytes),
               plan->verified ? "verified" : "unverified");
+  return {};
+}
+
+}  // namespace
+
+int main() {
+  std::uint32_t state = 1;
+  const Layer layer = make_layer(state);
+  const std::vector<float> x = random_floats(state, kTokens * kHidden);
+  const nibble::Result<Routes> routes = choose(random_floats(state, kTokens * kExperts));
+  if (!routes) {
+    return fail(routes.error());
+  }
+  for (const nibble::Status& status :
+       {show_rows(*routes), compute(layer, x, *routes), show_plan()}) {
+    if (!status.ok()) {
+      return fail(status);
+    }
+  }
   return 0;
 }
