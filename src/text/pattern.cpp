@@ -16,6 +16,27 @@ bool is_alnum(char c) {
 // Unicode's White_Space. PCRE2's own `\s` also has U+180E.
 constexpr std::string_view kSpaces = "\\p{Z}\\x{9}-\\x{D}\\x{85}";
 
+// Characters that got their category after Unicode 14, which is what PCRE2 10.42 knows. With a
+// later PCRE2 they are named twice, which changes nothing.
+struct Addition {
+  std::string_view category;
+  unsigned first, last;
+};
+constexpr Addition kAdditions[] = {
+#include "text/unicode_additions.inc"
+};
+
+// The members of a class that are in `category` ("L" or "Lu").
+std::string members_of(std::string_view category) {
+  std::string members = fmt::format("\\p{{{}}}", category);
+  for (const Addition& addition : kAdditions) {
+    if (addition.category.starts_with(category)) {
+      members += fmt::format("\\x{{{:X}}}-\\x{{{:X}}}", addition.first, addition.last);
+    }
+  }
+  return members;
+}
+
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : in_(pattern) {}
@@ -99,19 +120,28 @@ class Translator {
     return copy(length);
   }
 
-  Status emit(std::string_view translated) {
-    out_.append(translated);
-    at_ += 2;
+  // Replaces `length` bytes by a class of `members`, or by its complement.
+  Status emit(std::size_t length, std::string_view members, bool is_negated) {
+    if (in_class_) {
+      if (is_negated) {
+        return refuse(length, "a complement inside a class");
+      }
+      out_ += members;
+    } else {
+      out_ += fmt::format("[{}{}]", is_negated ? "^" : "", members);
+    }
+    at_ += length;
     return {};
   }
 
   Status escape() {
     const char kind = at_ + 1 < in_.size() ? in_[at_ + 1] : 'z';
     switch (kind) {
-      case 's': return emit(in_class_ ? std::string(kSpaces) : fmt::format("[{}]", kSpaces));
-      case 'S': return emit(in_class_ ? "\\S\\x{180E}" : fmt::format("[^{}]", kSpaces));
-      case 'd': return emit("\\p{Nd}");
-      case 'D': return emit("\\P{Nd}");
+      case 's': return emit(2, kSpaces, false);
+      // Inside a class there is a simple spelling: PCRE2's own and the character it wrongly lacks.
+      case 'S': return emit(2, in_class_ ? "\\S\\x{180E}" : kSpaces, !in_class_);
+      case 'd': return emit(2, members_of("Nd"), false);
+      case 'D': return emit(2, members_of("Nd"), true);
       case 'p':
       case 'P': return property();
       case 'r':
@@ -123,19 +153,20 @@ class Translator {
     }
   }
 
-  // General categories only: script names select different sets in the two dialects.
+  // General categories to which later versions of Unicode only added. Script names select different
+  // sets in the two dialects.
   Status property() {
-    constexpr std::array<std::string_view, 37> kNames = {
-        "C",  "Cc", "Cf", "Cn", "Co", "Cs", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",
-        "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf", "Pi",
-        "Po", "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs"};
+    constexpr std::array<std::string_view, 32> kNames = {
+        "Cc", "Cf", "Co", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",  "Me",
+        "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Pe", "Pf", "Pi", "Po",
+        "Ps", "S",  "Sc", "Sk", "Sm", "So", "Z",  "Zl", "Zp", "Zs"};
     const std::size_t length = rest().find('}') + 1;
     if (length == 0 || in_[at_ + 2] != '{') {
       return refuse(3);
     }
     const std::string_view category = rest().substr(3, length - 4);
     const bool is_known = std::find(kNames.begin(), kNames.end(), category) != kNames.end();
-    return is_known ? copy(length) : refuse(length);
+    return is_known ? emit(length, members_of(category), in_[at_ + 1] == 'P') : refuse(length);
   }
 
   std::string_view in_;

@@ -85,8 +85,11 @@ class Handler final : public nlohmann::json_sax<json> {
 
   bool end_array() override {
     if (where_ == Where::kPair) {
+      if (parts_ != 2) {
+        return refuse_merge(fmt::format("{} strings", parts_));
+      }
       where_ = Where::kMerges;
-      return parts_ == 2 || refuse_merge(fmt::format("{} strings", parts_));
+      return true;
     }
     if (where_ == Where::kMerges) {
       where_ = Where::kTree;
