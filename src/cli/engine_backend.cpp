@@ -45,8 +45,7 @@ Backend engine_backend() {
           &commands::plan_model,
           &commands::make_model,
           &commands::plan,
-          &commands::doctor,
-          &commands::quantize};
+          &commands::doctor};
 }
 
 }  // namespace nibble::cli

@@ -43,6 +43,7 @@ class Model {
   virtual const ModelConfig& config() const = 0;
   virtual const ModelOptions& options() const = 0;
   virtual MemoryPlan memory() const = 0;
+  virtual int num_threads() const = 0;
 
   // Runs the plan and writes logits [plan.logit_rows.size(), vocab]. Writes keys and values of
   // every row into the cache. kInternal names the layer when a router sees NaN. Not thread-safe.

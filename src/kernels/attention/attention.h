@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/common/instance.h"
 #include "nibble/status.h"
 #include "tensor/dtype.h"
 #include "tensor/exec.h"
@@ -53,5 +54,8 @@ Status attention_ref(const AttentionArgs& args);
 std::int64_t attention_workspace_bytes(const AttentionArgs& args, std::int32_t num_rows,
                                        std::int32_t max_position, int num_workers);
 std::int64_t attention_bytes(const AttentionArgs& args);
+
+// Every kernel of this build. Tests and benchmarks walk it.
+std::span<const Instance<AttentionArgs>> attention_instances();
 
 }  // namespace nibble::kernels

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/cpu_features.h"
+#include "nibble/status.h"
+#include "tensor/exec.h"
 
 namespace nibble::kernels {
 
@@ -32,6 +35,36 @@ bool has_isa(CpuIsa isa, const CpuFeatures& cpu);
 
 // True when this machine can run the instance.
 bool runs_here(const InstanceInfo& info);
+
+// One row of a family's table. Rows stand from the plainest to the best.
+template <typename Args>
+struct Instance {
+  InstanceInfo info;
+  bool (*accepts)(const Args& args) = nullptr;  // dtypes and sizes, already validated
+  Status (*run)(const Args& args, const Exec& exec) = nullptr;
+};
+
+// The last row that this machine runs and that accepts `args`; null when there is none.
+template <typename Args>
+const Instance<Args>* select(std::span<const Instance<Args>> table, const Args& args) {
+  const Instance<Args>* best = nullptr;
+  for (const Instance<Args>& row : table) {
+    if (runs_here(row.info) && row.accepts(args)) {
+      best = &row;
+    }
+  }
+  return best;
+}
+
+// Makes a scalar reference a row: it ignores where it runs.
+template <auto kReference, typename Args>
+Status run_reference(const Args& args, const Exec& /*exec*/) {
+  return kReference(args);
+}
+template <typename Args>
+bool accepts_all(const Args& /*args*/) {
+  return true;
+}
 
 const char* backend_name(Backend backend);
 const char* isa_name(CpuIsa isa);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "kernels/common/instance.h"
 #include "nibble/status.h"
 #include "tensor/dtype.h"
 #include "tensor/exec.h"
@@ -22,5 +24,8 @@ struct GatherRowsArgs {
 // kInvalidArgument names the first id that is out of range. Exact: a widening copy.
 Status gather_rows(const GatherRowsArgs& args, const Exec& exec);
 Status gather_rows_ref(const GatherRowsArgs& args);
+
+// Every kernel of this build. Tests and benchmarks walk it.
+std::span<const Instance<GatherRowsArgs>> gather_rows_instances();
 
 }  // namespace nibble::kernels

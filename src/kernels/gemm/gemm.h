@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/common/instance.h"
 #include "nibble/status.h"
 #include "tensor/dtype.h"
 #include "tensor/exec.h"
@@ -38,5 +39,8 @@ Status gemm(const GemmArgs& args, const Exec& exec);
 Status gemm_ref(const GemmArgs& args);
 std::int64_t gemm_bytes(const GemmArgs& args);
 std::int64_t gemm_flops(const GemmArgs& args);
+
+// Every kernel of this build. Tests and benchmarks walk it.
+std::span<const Instance<GemmArgs>> gemm_instances();
 
 }  // namespace nibble::kernels

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "formats/bf16.h"
+#include "kernels/common/instance.h"
 #include "nibble/status.h"
 #include "tensor/dtype.h"
 #include "tensor/exec.h"
@@ -60,5 +61,8 @@ std::int64_t moe_workspace_bytes(const MoeArgs& args, std::int32_t num_tokens);
 // Bytes of the experts in use, each read once.
 std::int64_t moe_bytes(const MoeArgs& args);
 std::int64_t moe_flops(const MoeArgs& args);
+
+// Every kernel of this build. Tests and benchmarks walk it.
+std::span<const Instance<MoeArgs>> moe_instances();
 
 }  // namespace nibble::kernels

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "kernels/common/instance.h"
 #include "nibble/status.h"
 #include "tensor/dtype.h"
 #include "tensor/exec.h"
@@ -32,5 +34,8 @@ Status rms_norm_ref(const RmsNormArgs& args);
 
 // Compulsory traffic of one call, for roofline reports.
 std::int64_t rms_norm_bytes(const RmsNormArgs& args);
+
+// Every kernel of this build. Tests and benchmarks walk it.
+std::span<const Instance<RmsNormArgs>> rms_norm_instances();
 
 }  // namespace nibble::kernels

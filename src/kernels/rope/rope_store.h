@@ -15,7 +15,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "kernels/common/instance.h"
 #include "nibble/status.h"
 #include "tensor/dtype.h"
 #include "tensor/exec.h"
@@ -54,5 +56,8 @@ struct YarnParams {
 };
 void yarn_inv_freq(const YarnParams& params, std::int32_t head_dim, float* inv_freq);
 float yarn_concentration(const YarnParams& params);  // 0.1 ln(factor) + 1, or 1 when factor <= 1
+
+// Every kernel of this build. Tests and benchmarks walk it.
+std::span<const Instance<RopeStoreArgs>> rope_store_instances();
 
 }  // namespace nibble::kernels

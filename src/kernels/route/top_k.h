@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "kernels/common/instance.h"
 #include "nibble/status.h"
 #include "tensor/exec.h"
 
@@ -29,5 +31,8 @@ struct TopKArgs {
 // kInternal).
 Status top_k(const TopKArgs& args, const Exec& exec);
 Status top_k_ref(const TopKArgs& args);
+
+// Every kernel of this build. Tests and benchmarks walk it.
+std::span<const Instance<TopKArgs>> top_k_instances();
 
 }  // namespace nibble::kernels

@@ -12,6 +12,7 @@
 // batch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -51,6 +52,9 @@ Result<std::int32_t> sample(const SampleArgs& args);
 // Log-softmax in double: returns log-sum-exp of the row; logprob of i is logits[i] - that.
 // kInternal on NaN.
 Result<double> log_sum_exp(std::span<const float> logits);
+
+// Philox-4x32-10: four random words from a key and a 128-bit counter.
+std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t low, std::uint64_t high);
 
 // Uniform in [0, 1), 24 bits, from (seed, counter): Philox-4x32-10.
 float uniform(std::uint64_t seed, std::uint64_t counter);

@@ -1,0 +1,169 @@
+#include "engine/token_engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace nibble::engine {
+
+TokenEngine::TokenEngine(std::unique_ptr<model::Model> model, const SchedulerLimits& limits)
+    : model_(std::move(model)),
+      scheduler_(limits),
+      sampler_(model_->config().vocab),
+      logits_(static_cast<std::size_t>(limits.max_logit_rows) *
+              static_cast<std::size_t>(model_->config().vocab)) {
+  const model::ModelOptions& options = model_->options();
+  NIBBLE_CHECK(limits.max_batch_tokens <= options.max_batch_tokens);
+  NIBBLE_CHECK(limits.max_logit_rows <= options.max_logit_rows);
+  NIBBLE_CHECK(limits.page_size == options.page_size);
+}
+
+Status TokenEngine::check(const TokenRequest& request) const {
+  const std::int32_t vocab = model_->config().vocab;
+  const auto check_ids = [&](const char* field, const std::vector<std::int32_t>& ids) -> Status {
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= vocab) {
+        return error(Code::kInvalidArgument, "{}: want ids in 0..{}, found {}", field, vocab - 1,
+                     id);
+      }
+    }
+    return {};
+  };
+  if (request.prompt.empty()) {
+    return error(Code::kInvalidArgument, "prompt: want at least 1 token, found 0");
+  }
+  NIBBLE_RETURN_IF_ERROR(check_ids("prompt", request.prompt));
+  NIBBLE_RETURN_IF_ERROR(check_ids("stop_token_ids", request.stop_ids));
+  for (const auto& [id, bias] : request.sampling.logit_bias) {
+    NIBBLE_RETURN_IF_ERROR(check_ids("logit_bias", {id}));
+  }
+  const std::int32_t limit = model_->options().max_position;
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  const std::int64_t needed = length + (request.max_tokens > 0 ? 1 : 0);
+  if (needed > limit || !scheduler_.fits(static_cast<std::int32_t>(needed))) {
+    return error(Code::kInvalidArgument,
+                 "prompt: {} tokens leave no room for an answer in a context of {}", length, limit);
+  }
+  return {};
+}
+
+Result<SequenceId> TokenEngine::add(TokenRequest request) {
+  NIBBLE_RETURN_IF_ERROR(check(request));
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = next_id_++;
+  sequence->ids = request.prompt;
+  if (request.sampling.has_penalties()) {
+    for (const std::int32_t id : request.prompt) {
+      sequence->count(id, false);
+    }
+  }
+  sequence->request = std::move(request);
+  scheduler_.add(sequence.get());
+  const SequenceId id = sequence->id;
+  sequences_.emplace(id, std::move(sequence));
+  return id;
+}
+
+void TokenEngine::cancel(SequenceId id) {
+  const auto found = sequences_.find(id);
+  if (found != sequences_.end()) {
+    end(found->second.get());
+  }
+}
+
+void TokenEngine::end(Sequence* sequence) {
+  scheduler_.remove(sequence);
+  sequences_.erase(sequence->id);
+}
+
+void TokenEngine::fail(Sequence* sequence, const Status& status, std::vector<TokenEvent>& events) {
+  events.push_back({.sequence = sequence->id, .finish = Finish::kFailed, .failure = status});
+  end(sequence);
+}
+
+void TokenEngine::step(std::vector<TokenEvent>& events) {
+  const model::BatchPlan& plan = scheduler_.schedule();
+  if (plan.num_tokens() == 0) {
+    return;
+  }
+  const Status status = model_->forward(plan, logits_.span());
+  if (!status.ok()) {
+    const std::vector<Sequence*> failed(scheduler_.scheduled().begin(),
+                                        scheduler_.scheduled().end());
+    for (Sequence* sequence : failed) {
+      fail(sequence, status, events);
+    }
+    return;
+  }
+  scheduler_.commit();
+  finish_rows(events);
+}
+
+// Walks the logit rows of the step, which stand in the order of the sequences.
+void TokenEngine::finish_rows(std::vector<TokenEvent>& events) {
+  const auto vocab = static_cast<std::size_t>(model_->config().vocab);
+  const std::vector<Sequence*> sequences(scheduler_.scheduled().begin(),
+                                         scheduler_.scheduled().end());
+  std::size_t row = 0;
+  for (Sequence* sequence : sequences) {
+    const bool is_complete = sequence->num_remaining() == 0;
+    std::span<float> last;
+    const std::int32_t scored_until = sequence->wants_prompt_logits()
+                                          ? std::min(sequence->num_computed, sequence->num_prompt())
+                                          : 0;
+    for (; sequence->num_scored < scored_until; ++sequence->num_scored, ++row) {
+      last = logits_.span().subspan(row * vocab, vocab);
+      sequence->request.on_prompt_logits(sequence->num_scored, last);
+    }
+    if (!is_complete) {
+      continue;
+    }
+    if (last.empty()) {
+      last = logits_.span().subspan(row++ * vocab, vocab);
+    }
+    Result<TokenEvent> event = generate(*sequence, last);
+    if (!event.has_value()) {
+      fail(sequence, event.error(), events);
+      continue;
+    }
+    events.push_back(*std::move(event));
+    if (events.back().finish != Finish::kNone) {
+      end(sequence);
+    }
+  }
+}
+
+Result<TokenEvent> TokenEngine::generate(Sequence& sequence, std::span<float> logits) {
+  const TokenRequest& request = sequence.request;
+  TokenEvent event{.sequence = sequence.id};
+  if (request.max_tokens == 0) {
+    event.finish = Finish::kLength;
+    return event;
+  }
+  std::vector<float> raw;  // sampling changes the row
+  if (request.top_logprobs >= 0) {
+    raw.assign(logits.begin(), logits.end());
+  }
+  NIBBLE_ASSIGN_OR_RETURN(event.token, sampler_.next_token(sequence, logits));
+  if (request.top_logprobs >= 0) {
+    NIBBLE_ASSIGN_OR_RETURN(event.logprob, logprob_of(raw, event.token, request.top_logprobs));
+  }
+  sequence.ids.push_back(event.token);
+  if (request.sampling.has_penalties()) {
+    sequence.count(event.token, true);
+  }
+  const bool is_stop = std::find(request.stop_ids.begin(), request.stop_ids.end(), event.token) !=
+                       request.stop_ids.end();
+  if (is_stop) {
+    event.finish = Finish::kStop;
+  } else if (sequence.num_generated() >= request.max_tokens ||
+             sequence.num_ids() >= model_->options().max_position ||
+             !scheduler_.fits(sequence.num_ids() + 1)) {
+    event.finish = Finish::kLength;
+  }
+  return event;
+}
+
+}  // namespace nibble::engine

@@ -1,0 +1,66 @@
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "kernels/common/element.h"
+
+namespace nibble::kernels {
+namespace {
+
+constexpr Instance<AttentionArgs> kInstances[] = {
+    {.info = {.name = "attention_ref"},
+     .accepts = &accepts_all<AttentionArgs>,
+     .run = &run_reference<&attention_ref, AttentionArgs>},
+};
+
+Status validate(const AttentionArgs& args) {
+  if (args.num_kv_heads <= 0 || args.num_heads <= 0 || args.num_heads % args.num_kv_heads != 0) {
+    return error(Code::kInvalidArgument,
+                 "attention: want num_heads a positive multiple of num_kv_heads, got {} and {}",
+                 args.num_heads, args.num_kv_heads);
+  }
+  if (args.head_dim <= 0 || args.head_dim % 8 != 0 || args.head_dim > 256 || args.page_size <= 0 ||
+      args.window < 0) {
+    return error(Code::kInvalidArgument,
+                 "attention: want head_dim a multiple of 8 up to 256, page_size > 0, window >= 0, "
+                 "got {}, {}, {}",
+                 args.head_dim, args.page_size, args.window);
+  }
+  if (!is_activation_dtype(args.q_dtype) || !is_activation_dtype(args.kv_dtype)) {
+    return error(Code::kUnsupported, "attention: want f32 or bf16, got q {} and kv {}",
+                 dtype_name(args.q_dtype), dtype_name(args.kv_dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const Instance<AttentionArgs>> attention_instances() { return kInstances; }
+
+std::int64_t attention_workspace_bytes(const AttentionArgs& /*args*/, std::int32_t /*num_rows*/,
+                                       std::int32_t /*max_position*/, int /*num_workers*/) {
+  return 0;
+}
+
+std::int64_t attention_bytes(const AttentionArgs& args) {
+  const std::int64_t kv_row =
+      std::int64_t{args.num_kv_heads} * args.head_dim * dtype_bits(args.kv_dtype) / 8;
+  const std::int64_t q_row =
+      std::int64_t{args.num_heads} * args.head_dim * dtype_bits(args.q_dtype) / 8;
+  std::int64_t bytes = 0;
+  for (const AttentionSequence& sequence : args.sequences) {
+    const std::int32_t last = sequence.first_position + sequence.num_rows;
+    const std::int32_t first =
+        args.window == 0 ? 0 : std::max(0, sequence.first_position - args.window + 1);
+    bytes += 2 * (last - first) * kv_row + 2 * sequence.num_rows * q_row;
+  }
+  return bytes;
+}
+
+Status attention(const AttentionArgs& args, const Exec& exec) {
+  NIBBLE_RETURN_IF_ERROR(validate(args));
+  return select(attention_instances(), args)->run(args, exec);
+}
+
+}  // namespace nibble::kernels

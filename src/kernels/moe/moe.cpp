@@ -1,0 +1,73 @@
+#include "kernels/moe/moe.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/common/element.h"
+
+namespace nibble::kernels {
+namespace {
+
+constexpr Instance<MoeArgs> kInstances[] = {
+    {.info = {.name = "moe_ref"},
+     .accepts = &accepts_all<MoeArgs>,
+     .run = &run_reference<&moe_ref, MoeArgs>},
+};
+
+Status validate(const MoeArgs& args) {
+  if (args.num_tokens < 0 || args.hidden <= 0 || args.hidden % 32 != 0 || args.intermediate <= 0 ||
+      args.intermediate % 32 != 0) {
+    return error(Code::kInvalidArgument,
+                 "moe: want hidden and intermediate positive multiples of 32, got {} and {}",
+                 args.hidden, args.intermediate);
+  }
+  if (args.top_k < 1 || args.num_experts < 1) {
+    return error(Code::kInvalidArgument, "moe: want at least 1 expert a token, got {} of {}",
+                 args.top_k, args.num_experts);
+  }
+  if (!is_activation_dtype(args.x_dtype)) {
+    return error(Code::kUnsupported, "moe: want x f32 or bf16, got {}", dtype_name(args.x_dtype));
+  }
+  for (std::int64_t i = 0; i < std::int64_t{args.num_tokens} * args.top_k; ++i) {
+    if (args.ids[i] < 0 || args.ids[i] >= args.num_experts) {
+      return error(Code::kInvalidArgument, "moe: want expert ids in 0..{}, got {} for token {}",
+                   args.num_experts - 1, args.ids[i], i / args.top_k);
+    }
+  }
+  return {};
+}
+
+std::int64_t matrix_row_bytes(const ExpertRows& rows, std::int64_t cols) {
+  return std::holds_alternative<Mxfp4Rows>(rows) ? cols / 32 * 17 : cols * 2;
+}
+
+}  // namespace
+
+std::span<const Instance<MoeArgs>> moe_instances() { return kInstances; }
+
+std::int64_t moe_bytes(const MoeArgs& args) {
+  std::vector<bool> is_used(static_cast<std::size_t>(args.num_experts), false);
+  for (std::int64_t i = 0; i < std::int64_t{args.num_tokens} * args.top_k; ++i) {
+    is_used[static_cast<std::size_t>(args.ids[i])] = true;
+  }
+  const std::int64_t used = std::count(is_used.begin(), is_used.end(), true);
+  const std::int64_t gate_up =
+      2 * args.intermediate * (matrix_row_bytes(args.gate_up.weight, args.hidden) + 2);
+  const std::int64_t down =
+      args.hidden * (matrix_row_bytes(args.down.weight, args.intermediate) + 2);
+  return used * (gate_up + down);
+}
+
+std::int64_t moe_flops(const MoeArgs& args) {
+  return 6 * std::int64_t{args.num_tokens} * args.top_k * args.hidden * args.intermediate;
+}
+
+std::int64_t moe_workspace_bytes(const MoeArgs& /*args*/, std::int32_t /*num_tokens*/) { return 0; }
+
+Status moe(const MoeArgs& args, const Exec& exec) {
+  NIBBLE_RETURN_IF_ERROR(validate(args));
+  return select(moe_instances(), args)->run(args, exec);
+}
+
+}  // namespace nibble::kernels

@@ -1,0 +1,42 @@
+#include "kernels/norm/rms_norm.h"
+
+#include "base/error.h"
+#include "kernels/common/element.h"
+
+namespace nibble::kernels {
+namespace {
+
+constexpr Instance<RmsNormArgs> kInstances[] = {
+    {.info = {.name = "rms_norm_ref"},
+     .accepts = &accepts_all<RmsNormArgs>,
+     .run = &run_reference<&rms_norm_ref, RmsNormArgs>},
+};
+
+Status validate(const RmsNormArgs& args) {
+  if (args.rows < 0 || args.cols <= 0 || args.cols % 8 != 0) {
+    return error(Code::kInvalidArgument,
+                 "rms_norm: want rows >= 0 and cols a positive multiple of 8, got {} x {}",
+                 args.rows, args.cols);
+  }
+  if (!is_activation_dtype(args.out_dtype)) {
+    return error(Code::kUnsupported, "rms_norm: want out f32 or bf16, got {}",
+                 dtype_name(args.out_dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const Instance<RmsNormArgs>> rms_norm_instances() { return kInstances; }
+
+std::int64_t rms_norm_bytes(const RmsNormArgs& args) {
+  const std::int64_t out_bytes = dtype_bits(args.out_dtype) / 8;
+  return std::int64_t{args.rows} * args.cols * (4 + out_bytes) + std::int64_t{4} * args.cols;
+}
+
+Status rms_norm(const RmsNormArgs& args, const Exec& exec) {
+  NIBBLE_RETURN_IF_ERROR(validate(args));
+  return select(rms_norm_instances(), args)->run(args, exec);
+}
+
+}  // namespace nibble::kernels

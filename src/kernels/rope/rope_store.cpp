@@ -1,0 +1,39 @@
+#include "kernels/rope/rope_store.h"
+
+#include "base/error.h"
+#include "kernels/common/element.h"
+
+namespace nibble::kernels {
+namespace {
+
+constexpr Instance<RopeStoreArgs> kInstances[] = {
+    {.info = {.name = "rope_store_ref"},
+     .accepts = &accepts_all<RopeStoreArgs>,
+     .run = &run_reference<&rope_store_ref, RopeStoreArgs>},
+};
+
+Status validate(const RopeStoreArgs& args) {
+  if (args.rows < 0 || args.head_dim <= 0 || args.head_dim % 2 != 0 || args.num_kv_heads <= 0 ||
+      args.num_heads <= 0 || args.page_size <= 0) {
+    return error(Code::kInvalidArgument,
+                 "rope_store: want rows >= 0, an even head_dim, heads and page_size > 0, got {} "
+                 "rows, head_dim {}, {} and {} heads, page_size {}",
+                 args.rows, args.head_dim, args.num_heads, args.num_kv_heads, args.page_size);
+  }
+  if (!is_activation_dtype(args.q_dtype) || !is_activation_dtype(args.kv_dtype)) {
+    return error(Code::kUnsupported, "rope_store: want f32 or bf16, got q {} and kv {}",
+                 dtype_name(args.q_dtype), dtype_name(args.kv_dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const Instance<RopeStoreArgs>> rope_store_instances() { return kInstances; }
+
+Status rope_store(const RopeStoreArgs& args, const Exec& exec) {
+  NIBBLE_RETURN_IF_ERROR(validate(args));
+  return select(rope_store_instances(), args)->run(args, exec);
+}
+
+}  // namespace nibble::kernels

@@ -1,0 +1,36 @@
+#include "kernels/route/top_k.h"
+
+#include "base/error.h"
+
+namespace nibble::kernels {
+namespace {
+
+// A row is a few dozen comparisons: the scalar form is no bottleneck beside the expert products.
+constexpr Instance<TopKArgs> kInstances[] = {
+    {.info = {.name = "top_k_ref"},
+     .accepts = &accepts_all<TopKArgs>,
+     .run = &run_reference<&top_k_ref, TopKArgs>},
+};
+
+Status validate(const TopKArgs& args) {
+  if (args.rows < 0 || args.num_valid_rows < 0 || args.num_valid_rows > args.rows) {
+    return error(Code::kInvalidArgument, "top_k: want 0 <= num_valid_rows <= rows, got {} of {}",
+                 args.num_valid_rows, args.rows);
+  }
+  if (args.top_k < 1 || args.top_k > args.num_experts) {
+    return error(Code::kInvalidArgument, "top_k: want 1..{} experts a token, got {}",
+                 args.num_experts, args.top_k);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const Instance<TopKArgs>> top_k_instances() { return kInstances; }
+
+Status top_k(const TopKArgs& args, const Exec& exec) {
+  NIBBLE_RETURN_IF_ERROR(validate(args));
+  return select(top_k_instances(), args)->run(args, exec);
+}
+
+}  // namespace nibble::kernels

@@ -1,0 +1,35 @@
+#include <array>
+
+#include "kernels/sample/sample.h"
+
+namespace nibble::kernels {
+
+// Philox-4x32-10 (Salmon et al., 2011): constants and rounds as published.
+std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t low, std::uint64_t high) {
+  constexpr std::uint64_t kMultiplier0 = 0xD2511F53U;
+  constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57U;
+  constexpr std::uint32_t kWeyl0 = 0x9E3779B9U;
+  constexpr std::uint32_t kWeyl1 = 0xBB67AE85U;
+  auto key0 = static_cast<std::uint32_t>(key);
+  auto key1 = static_cast<std::uint32_t>(key >> 32U);
+  std::array<std::uint32_t, 4> c = {
+      static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32U),
+      static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32U)};
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = kMultiplier0 * c[0];
+    const std::uint64_t product1 = kMultiplier1 * c[2];
+    c = {static_cast<std::uint32_t>(product1 >> 32U) ^ c[1] ^ key0,
+         static_cast<std::uint32_t>(product1),
+         static_cast<std::uint32_t>(product0 >> 32U) ^ c[3] ^ key1,
+         static_cast<std::uint32_t>(product0)};
+    key0 += kWeyl0;
+    key1 += kWeyl1;
+  }
+  return c;
+}
+
+float uniform(std::uint64_t seed, std::uint64_t counter) {
+  return static_cast<float>(philox(seed, counter, 0)[0] >> 8U) * 0x1p-24F;
+}
+
+}  // namespace nibble::kernels

@@ -1,0 +1,30 @@
+// The kernels that a model calls, chosen once at load.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/convert/gather_rows.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/moe/moe.h"
+#include "kernels/norm/rms_norm.h"
+#include "kernels/rope/rope_store.h"
+#include "kernels/route/top_k.h"
+#include "model/model.h"
+
+namespace nibble::model {
+
+template <typename Args>
+using KernelFn = Status (*)(const Args& args, const Exec& exec);
+
+struct KernelTable {
+  KernelFn<kernels::GatherRowsArgs> gather_rows = nullptr;
+  KernelFn<kernels::RmsNormArgs> rms_norm = nullptr;
+  KernelFn<kernels::GemmArgs> gemm = nullptr;
+  KernelFn<kernels::RopeStoreArgs> rope_store = nullptr;
+  KernelFn<kernels::AttentionArgs> attention = nullptr;
+  KernelFn<kernels::TopKArgs> top_k = nullptr;
+  KernelFn<kernels::MoeArgs> moe = nullptr;
+};
+
+KernelTable kernel_table(KernelChoice choice);
+
+}  // namespace nibble::model
