@@ -117,12 +117,23 @@ Status check_dtype(DType dtype) {
                dtype_name(dtype));
 }
 
+std::span<const InstanceInfo> quantize_instances() {
+  static constexpr InstanceInfo kRows[] = {
+      {.name = "quantize_scalar", .backend = Backend::kScalar},
+      {.name = "quantize_cpu", .backend = Backend::kCpu},
+  };
+  return kRows;
+}
+
 Status check_backend(Backend backend) {
-  if (backend == Backend::kCuda) {
-    return error(Code::kUnsupported,
-                 "backend cuda: this build has 0 CUDA quantisers; use cpu or scalar");
-  }
-  return {};
+  const std::span<const InstanceInfo> rows = quantize_instances();
+  const bool is_there = std::any_of(rows.begin(), rows.end(), [backend](const InstanceInfo& row) {
+    return row.backend == backend;
+  });
+  return is_there ? Status()
+                  : error(Code::kUnsupported,
+                          "backend {}: this build has 0 such quantisers; use cpu or scalar",
+                          backend_name(backend));
 }
 
 Result<QuantizedExtent> quantized_extent(const QuantizeArgs& args) {
@@ -174,6 +185,18 @@ Result<QuantizeReport> quantize(const QuantizeArgs& args, const Exec& exec) {
   const BlockOps& ops =
       args.options.backend == Backend::kCpu ? cpu_block_ops() : scalar_block_ops();
   return quantize_matrices(args, ops, pool);
+}
+
+std::int64_t quantize_bytes(const QuantizeArgs& args) {
+  const Result<QuantizedExtent> extent = quantized_extent(args);
+  if (!extent.has_value()) {
+    return 0;
+  }
+  const bool reads_twice = args.options.format == QuantFormat::kNvfp4 &&
+                           args.options.global_scale != GlobalScale::kGiven;
+  const std::int64_t input =
+      std::int64_t{args.rows} * args.cols * dtype_bits(args.dtype) / 8 * (reads_twice ? 2 : 1);
+  return args.num_experts * (input + extent->value_bytes + extent->scale_bytes);
 }
 
 Result<float> max_finite_magnitude(const void* x, DType dtype, std::int64_t count,

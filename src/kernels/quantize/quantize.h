@@ -25,6 +25,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "formats/block_scale.h"
 #include "formats/extent.h"
@@ -121,6 +122,13 @@ Status dequantize(const DequantizeArgs& args, const Exec& exec);
 // Largest finite magnitude of x [count] and nothing else; 0 when there is none.
 Result<float> max_finite_magnitude(const void* x, DType dtype, std::int64_t count,
                                    const Exec& exec);
+
+// Compulsory traffic of one call: x once (twice when it also gives the global scale), values and
+// scales once. 0 for arguments that `quantize` refuses.
+std::int64_t quantize_bytes(const QuantizeArgs& args);
+
+// One row for each backend of this build.
+std::span<const InstanceInfo> quantize_instances();
 
 // Values that one scale covers.
 constexpr std::int32_t block_elems(QuantFormat format) {

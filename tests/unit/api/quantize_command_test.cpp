@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -296,6 +297,33 @@ TEST_F(QuantizeCommand, RefusesWhatItCannotDoInOneLine) {
     EXPECT_EQ(report.error().message().find('\n'), std::string::npos);
     EXPECT_FALSE(fs::exists(folder("a")));
   }
+}
+
+// Scales stored as F8_E8M0 are the same bytes as U8 ones: exponents, never numbers.
+TEST_F(QuantizeCommand, ScalesAsU8AndAsE8m0GiveTheSameValues) {
+  fs::create_directories(folder("e8m0"));
+  fs::copy(kGolden + "tiny/config.json", folder("e8m0"));
+  const std::string bytes = read_file(kGolden + "tiny/model.safetensors");
+  std::uint64_t head = 0;
+  std::memcpy(&head, bytes.data(), sizeof(head));
+  auto header = nlohmann::ordered_json::parse(bytes.substr(8, head));
+  int num_scales = 0;
+  for (auto& [name, entry] : header.items()) {
+    if (name.ends_with("_scales")) {
+      entry["dtype"] = "F8_E8M0";
+      ++num_scales;
+    }
+  }
+  ASSERT_EQ(num_scales, 8);
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t new_head = text.size();
+  std::ofstream out(folder("e8m0") + "/model.safetensors", std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&new_head), sizeof(new_head));
+  out << text << bytes.substr(8 + head);
+  out.close();
+  convert(options(folder("e8m0"), "bf16", "bf16"));
+  expect_same_model(kGolden + "tiny-bf16", folder("bf16"));
 }
 
 TEST_F(QuantizeCommand, RefusesNonFiniteWeightsByName) {

@@ -319,7 +319,7 @@ struct BadCase {
 
 TEST(Quantize, RefusesWhatItCannotDoWithTheNumbers) {
   const BadCase cases[] = {
-      {"backend cuda: this build has 0 CUDA quantisers",
+      {"backend cuda: this build has 0 such quantisers",
        [](QuantizeArgs& a) { a.options.backend = Backend::kCuda; }, Code::kUnsupported},
       {"got nearest even",
        [](QuantizeArgs& a) { a.options.rounding = ScaleRounding::kNearestEven; },
@@ -362,6 +362,22 @@ TEST(Quantize, RefusesWhatItCannotDoWithTheNumbers) {
     EXPECT_NE(result.error().message().find(bad.want), std::string::npos)
         << result.error().message();
     EXPECT_EQ(values, std::vector<std::uint8_t>(16, 0xAB));
+  }
+}
+
+TEST(Quantize, CountsItsTrafficAndListsItsBackends) {
+  QuantizeArgs args;
+  args.num_experts = 3;
+  args.rows = 4;
+  args.cols = 64;  // bf16
+  EXPECT_EQ(quantize_bytes(args), 3 * 4 * (128 + 32 + 2));
+  args.options.format = QuantFormat::kNvfp4;
+  EXPECT_EQ(quantize_bytes(args), 3 * 4 * (2 * 128 + 32 + 4));
+  args.rows = -1;
+  EXPECT_EQ(quantize_bytes(args), 0);
+  ASSERT_EQ(quantize_instances().size(), 2U);
+  for (const InstanceInfo& row : quantize_instances()) {
+    EXPECT_TRUE(runs_here(row)) << row.name;
   }
 }
 
