@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kDim = "\x1b[2m";
 constexpr const char* kPlain = "\x1b[0m";
+constexpr const char* kEraseLine = "\r\x1b[K";
 
 const char* finish_name(FinishReason reason) {
   switch (reason) {
@@ -74,6 +75,9 @@ void AnswerPrinter::enter(Section section) {
   if (section == section_) {
     return;
   }
+  if (section_ == Section::kThinking) {
+    out_.write(kEraseLine);
+  }
   if (section_ == Section::kReasoning && out_.is_terminal()) {
     out_.write(kPlain);
   }
@@ -105,6 +109,9 @@ bool AnswerPrinter::print(const Delta& delta) {
       if (show_reasoning_) {
         enter(Section::kReasoning);
         write(delta.text);
+      } else if (out_.is_terminal() && section_ == Section::kNone) {
+        enter(Section::kThinking);
+        out_.write(fmt::format("{}thinking...{}", kDim, kPlain));
       }
       break;
     case Delta::Kind::kContent:

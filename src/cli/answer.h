@@ -18,7 +18,7 @@ class AnswerPrinter {
   };
 
   // With `show_reasoning`, the analysis comes first: dimmed on a terminal, elsewhere between the
-  // lines "[reasoning]" and "[answer]".
+  // lines "[reasoning]" and "[answer]". Without, a terminal shows "thinking..." until the answer.
   AnswerPrinter(Output& out, Form form, bool show_reasoning)
       : out_(out), form_(form), show_reasoning_(show_reasoning) {}
 
@@ -28,7 +28,7 @@ class AnswerPrinter {
   void finish(const Response& response);
 
  private:
-  enum class Section { kNone, kReasoning, kContent, kToolCall };
+  enum class Section { kNone, kThinking, kReasoning, kContent, kToolCall };
 
   void enter(Section section);
   void write(const std::string& text);

@@ -45,7 +45,8 @@ Backend engine_backend() {
           &commands::plan_model,
           &commands::make_model,
           &commands::plan,
-          &commands::doctor};
+          &commands::doctor,
+          &commands::quantize};
 }
 
 }  // namespace nibble::cli

@@ -11,6 +11,7 @@
 #include "api/commands/inspect.h"
 #include "api/commands/make_model.h"
 #include "api/commands/plan.h"
+#include "api/commands/quantize.h"
 #include "cli/line_editor.h"
 #include "cli/output.h"
 #include "nibble/engine.h"
@@ -40,6 +41,9 @@ struct Backend {
       make_model;
   std::function<Result<commands::PlanReport>(const commands::PlanOptions&)> plan;
   std::function<Result<commands::DoctorReport>(const commands::DoctorOptions&)> doctor;
+  std::function<Result<commands::QuantizeReport>(const commands::QuantizeOptions&,
+                                                 const commands::QuantizeProgress&)>
+      quantize;
 };
 
 // The real one: nibble::Engine and api/commands.

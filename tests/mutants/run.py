@@ -24,7 +24,7 @@ BUILD = TREE / "build/cpu"
 
 def call(*command, cwd=TREE, timeout=900):
     return subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=timeout)
+                          errors="replace", stdin=subprocess.DEVNULL, timeout=timeout)
 
 
 def must(*command, cwd=TREE):

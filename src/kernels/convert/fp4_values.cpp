@@ -47,6 +47,9 @@ Status convert_values(const Fp4Copy& copy) {
   }
   const auto from = formats::value_extent(copy.from_layout, copy.rows, copy.cols);
   const auto to = formats::value_extent(copy.to_layout, copy.rows, copy.cols);
+  if (to.bytes() == 0) {
+    return {};
+  }
   std::memset(copy.to, 0, static_cast<std::size_t>(to.bytes()));
   for (std::int64_t row = 0; row < copy.rows.value; ++row) {
     for (std::int64_t col = 0; col < copy.cols.value; ++col) {
@@ -66,6 +69,9 @@ Status convert_values(const Fp4Copy& copy) {
 Status convert_scales(const ScaleCopy& copy) {
   const auto from = formats::scale_extent(copy.from_layout, copy.rows, copy.blocks);
   const auto to = formats::scale_extent(copy.to_layout, copy.rows, copy.blocks);
+  if (to.bytes() == 0) {
+    return {};
+  }
   std::memset(copy.to, 0, static_cast<std::size_t>(to.bytes()));
   for (std::int64_t row = 0; row < copy.rows.value; ++row) {
     for (std::int64_t block = 0; block < copy.blocks.value; ++block) {
@@ -82,6 +88,9 @@ Status convert_gate_up(const GateUpCopy& copy) {
                  "conversion: want padded halves of {} rows or more, got {} "
                  "and {}",
                  copy.half.value, copy.from_half.value, copy.to_half.value);
+  }
+  if (copy.to_half.value * copy.row_bytes == 0) {
+    return {};
   }
   std::memset(copy.to, 0, static_cast<std::size_t>(2 * copy.to_half.value * copy.row_bytes));
   for (std::int64_t row = 0; row < 2 * copy.half.value; ++row) {

@@ -29,6 +29,8 @@ struct FakeEngine {
   Status make_status;
   Result<commands::PlanReport> launch_plans = commands::PlanReport{};
   Result<commands::DoctorReport> diagnosis = commands::DoctorReport{};
+  Status conversion_status;
+  commands::QuantizeReport conversion;
 
   // What it was asked.
   std::vector<EngineOptions> loads;
@@ -38,6 +40,7 @@ struct FakeEngine {
   std::vector<commands::MakeModelOptions> made;
   std::vector<commands::PlanOptions> planned;
   std::vector<commands::DoctorOptions> diagnosed;
+  std::vector<commands::QuantizeOptions> quantised;
   int deltas_taken = 0;
 };
 
@@ -201,7 +204,19 @@ class World {
             [this](const commands::DoctorOptions& options) {
               engine.diagnosed.push_back(options);
               return engine.diagnosis;
-            }};
+            },
+        .quantize =
+            [this](const commands::QuantizeOptions& options,
+                   const commands::QuantizeProgress& progress) -> Result<commands::QuantizeReport> {
+          engine.quantised.push_back(options);
+          for (std::int64_t done = 0; done <= 100; ++done) {
+            EXPECT_TRUE(progress(done * 1'000'000, 100'000'000));
+          }
+          if (!engine.conversion_status.ok()) {
+            return engine.conversion_status;
+          }
+          return engine.conversion;
+        }};
   }
 
   FakeEngine engine;

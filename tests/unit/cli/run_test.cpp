@@ -192,6 +192,15 @@ TEST(Run, DimsReasoningOnTerminals) {
   EXPECT_EQ(world.run({"run", "-p", "x", "--show-reasoning"}).out, "\x1b[2mhmm\x1b[0m\n\nHi\n");
 }
 
+TEST(Run, OnATerminalSaysThatItThinksUntilTheAnswer) {
+  World world;
+  world.out_is_terminal = true;
+  world.engine.deltas = {reasoning("h"), reasoning("mm"), content("Hi")};
+  EXPECT_EQ(world.run({"run", "-p", "x"}).out, "\x1b[2mthinking...\x1b[0m\r\x1b[KHi\n");
+  world.engine.deltas = {reasoning("hmm")};
+  EXPECT_EQ(world.run({"run", "-p", "x"}).out, "\x1b[2mthinking...\x1b[0m\r\x1b[K");
+}
+
 TEST(Run, EndsTheDimmingWhenThereIsNoAnswer) {
   World world;
   world.out_is_terminal = true;
