@@ -22,6 +22,7 @@ struct KernelCapability {
   std::string name;
   std::string backend;       ///< "scalar", "cpu" or "cuda"
   std::string needs;         ///< "any", "avx512_bf16", "sm_90", ...
+  bool is_needed = false;    ///< the forward pass of a model needs the family
   bool is_verified = false;  ///< was run on its hardware
   bool is_runnable = false;  ///< selection may choose it on this machine
   std::string reason;        ///< why it is not
@@ -30,7 +31,7 @@ struct KernelCapability {
 struct Capabilities {
   std::vector<Capability> items;
   std::vector<KernelCapability> kernels;
-  bool can_run = false;     ///< every kernel family has a runnable kernel
+  bool can_run = false;     ///< every needed family has a runnable kernel
   std::string backend;      ///< what will be used: "cuda" or "cpu"; empty when nothing can run
   std::string explanation;  ///< why that one, or why nothing
 };

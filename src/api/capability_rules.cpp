@@ -228,6 +228,7 @@ KernelCapability judge_kernel(const KernelRow& row, const CpuFeatures& cpu, int 
       .name = info.name,
       .backend = kernels::backend_name(info.backend),
       .needs = is_cuda ? fmt::format("sm_{}", info.min_sm) : kernels::isa_name(info.isa),
+      .is_needed = row.is_needed,
       .is_verified = info.verified};
   if (is_cuda && sm < info.min_sm) {
     out.reason = sm == 0 ? "no usable GPU" : fmt::format("the GPU is sm_{}", sm);
@@ -240,7 +241,7 @@ KernelCapability judge_kernel(const KernelRow& row, const CpuFeatures& cpu, int 
   return out;
 }
 
-// The first family without a runnable kernel that `matches`; empty: every family has one.
+// The first needed family without a runnable kernel that `matches`; empty: each has one.
 template <typename Matches>
 std::string first_gap(const std::vector<KernelCapability>& kernels, Matches matches) {
   std::set<std::string> covered;
@@ -250,7 +251,7 @@ std::string first_gap(const std::vector<KernelCapability>& kernels, Matches matc
     }
   }
   for (const KernelCapability& kernel : kernels) {
-    if (!covered.contains(kernel.family)) {
+    if (kernel.is_needed && !covered.contains(kernel.family)) {
       return kernel.family;
     }
   }

@@ -23,7 +23,7 @@ namespace nibble {
 //   compiled against.
 // Kernel: verified, and its instruction set is there or a usable GPU has its capability.
 //
-// CUDA is used when every family has a runnable CUDA kernel, else the CPU, with the reason.
+// CUDA is used when every needed family has a runnable CUDA kernel, else the CPU, with the reason.
 Capabilities evaluate(const MachineFacts& machine, const BuildFacts& build,
                       std::span<const KernelRow> kernels);
 

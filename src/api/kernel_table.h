@@ -10,9 +10,10 @@ namespace nibble {
 struct KernelRow {
   const char* family = nullptr;
   kernels::InstanceInfo info;
+  bool is_needed = true;  // a forward pass needs the family
 };
 
-// In the order of the families' folders.
+// Families in alphabetical order, those of the forward pass first.
 std::vector<KernelRow> kernel_rows();
 
 }  // namespace nibble

@@ -261,8 +261,15 @@ TEST(Capabilities, NothingRunsWhenAFamilyHasNoKernelHere) {
   EXPECT_FALSE(evaluate(host(), cuda_build(), {}).can_run);
 }
 
+TEST(Capabilities, AFamilyThatNoForwardPassNeedsDecidesNothing) {
+  std::vector<KernelRow> kernels = rows();
+  kernels.push_back({"quantize", {.name = "scalar", .backend = kernels::Backend::kScalar}, false});
+  EXPECT_EQ(evaluate(machine_with({gpu("H200", 9, 0)}), cuda_build(), kernels).backend, "cuda");
+}
+
 TEST(Capabilities, ThisMachineIsProbedWithoutFailure) {
   const Capabilities found = capabilities();
+  EXPECT_TRUE(found.can_run) << found.explanation;
   EXPECT_TRUE(item(found, "cpu").is_usable);
   EXPECT_NE(item(found, "memory").version, "0.0 GiB");
   for (const Capability& each : found.items) {
