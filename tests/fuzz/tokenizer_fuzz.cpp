@@ -31,12 +31,12 @@ void require_round_trip(const Tokenizer& tokenizer, std::string_view text) {
 }
 
 const Tokenizer& tiny() {
-  static const Result<Tokenizer> made = Tokenizer::from_json(
+  static const Result<Tokenizer> kMade = Tokenizer::from_json(
       "tiny", TinyTokenizer{.merges = {{"a", "b"}, {"\xC4\xA0", "a"}, {"ab", "ab"}, {"1", "2"}},
                             .added_tokens = R"([{"id": 400, "content": "<|a|>", "special": true},
                                                 {"id": 401, "content": "<|a", "normalized": true}])"}
                   .json());
-  return made.value();
+  return kMade.value();
 }
 
 void run(std::string_view input) {

@@ -48,7 +48,7 @@ std::string TinyTokenizer::json() const {
     vocab += fmt::format(", {}: {}", quoted(left + right), 256 + i);
     list += i == 0 ? "" : ", ";
     list += merges_as_pairs ? fmt::format("[{}, {}]", quoted(left), quoted(right))
-                            : quoted(left + " " + right);
+                            : quoted(fmt::format("{} {}", left, right));
   }
   return fmt::format(
       R"({{"added_tokens": {}, "pre_tokenizer": {},

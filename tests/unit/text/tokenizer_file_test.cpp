@@ -15,14 +15,14 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 const json& sound() {
-  static const json tree = json::parse(
+  static const json kTree = json::parse(
       TinyTokenizer{.merges = {{"a", "b"}, {"ab", "c"}},
                     .added_tokens = R"([{"id": 300, "content": "<x>", "special": true}])",
                     .pre_tokenizer = R"({"type": "Sequence", "pretokenizers": [
           {"type": "Split", "pattern": {"Regex": "\\s+"}, "behavior": "Isolated", "invert": false},
           {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})"}
           .json());
-  return tree;
+  return kTree;
 }
 
 void expect_refused(const std::string& text, Code code, const std::string& field) {

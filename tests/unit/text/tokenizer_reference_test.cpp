@@ -19,8 +19,8 @@ const std::string kGolden = NIBBLE_SOURCE_DIR "/tests/golden/";
 const std::string kDemo = NIBBLE_SOURCE_DIR "/models/demo/tokenizer.json";
 
 const Tokenizer& gpt_oss() {
-  static const Result<Tokenizer> loaded = Tokenizer::load(NIBBLE_GPT_OSS_TOKENIZER);
-  return loaded.value();
+  static const Result<Tokenizer> kLoaded = Tokenizer::load(NIBBLE_GPT_OSS_TOKENIZER);
+  return kLoaded.value();
 }
 
 void expect_equal(const Tokenizer& tokenizer, const std::string& text, SpecialTokens special,

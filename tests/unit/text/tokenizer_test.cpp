@@ -23,8 +23,8 @@ using testing::ElementsAre;
 constexpr std::array kModes = {SpecialTokens::kAsText, SpecialTokens::kRecognise};
 
 const Tokenizer& demo() {
-  static const Result<Tokenizer> loaded = Tokenizer::load(NIBBLE_SOURCE_DIR "/models/demo");
-  return loaded.value();
+  static const Result<Tokenizer> kLoaded = Tokenizer::load(NIBBLE_SOURCE_DIR "/models/demo");
+  return kLoaded.value();
 }
 
 Tokenizer make(const TinyTokenizer& tiny) {
@@ -153,6 +153,7 @@ TEST(Tokenizer, EncodesOnManyThreadsAtOnce) {
   const Ids wanted = demo().encode(text, SpecialTokens::kRecognise);
   std::array<bool, 4> is_equal{};
   std::vector<std::thread> threads;
+  threads.reserve(is_equal.size());
   for (bool& equal : is_equal) {
     threads.emplace_back([&] {
       equal = true;
