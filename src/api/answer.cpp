@@ -1,0 +1,171 @@
+#include "api/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <string_view>
+#include <utility>
+
+namespace nibble {
+namespace {
+
+constexpr std::string_view kFunctions = "functions.";
+
+std::string function_name(const std::string& recipient) {
+  return recipient.starts_with(kFunctions) ? recipient.substr(kFunctions.size()) : recipient;
+}
+
+}  // namespace
+
+Answer::Answer(const AnswerFormat& format, const Request& request, const DeltaCallback& on_delta)
+    : format_(format),
+      on_delta_(on_delta),
+      stops_(request.stop),
+      wants_logprobs_(request.top_logprobs >= 0) {
+  if (format_.harmony.has_value()) {
+    parser_.emplace(*format_.tokenizer, *format_.harmony);
+  }
+  std::random_device device;
+  call_seed_ = (std::uint64_t{device()} << 32U) | device();
+}
+
+bool Answer::push(const engine::TokenEvent& event) {
+  engine_finish_ = event.finish;
+  if (event.token >= 0) {
+    const bool was_reasoning = is_reasoning_;
+    record(event);
+    if (parser_.has_value()) {
+      push_harmony(event.token);
+    } else {
+      push_text(event.token);
+    }
+    response_.usage.reasoning_tokens += was_reasoning || is_reasoning_ ? 1 : 0;
+  }
+  return !is_stopped_ && !is_cancelled_;
+}
+
+void Answer::record(const engine::TokenEvent& event) {
+  response_.ids.push_back(event.token);
+  ++response_.usage.completion_tokens;
+  TokenLogprob logprob{
+      .id = event.token, .logprob = event.logprob.logprob, .top = event.logprob.top};
+  if (format_.wants_tokens) {
+    emit({.kind = Delta::Kind::kTokens, .tokens = {logprob}});
+  }
+  if (wants_logprobs_) {
+    response_.logprobs.push_back(std::move(logprob));
+  }
+}
+
+void Answer::push_text(std::int32_t token) {
+  const bool is_hidden = std::find(format_.hidden_ids.begin(), format_.hidden_ids.end(), token) !=
+                         format_.hidden_ids.end();
+  if (format_.tokenizer == nullptr || is_hidden) {
+    return;
+  }
+  std::string text;
+  utf8_.push(format_.tokenizer->token_bytes(token), text);
+  show(text);
+}
+
+void Answer::push_harmony(std::int32_t token) {
+  events_.clear();
+  (void)parser_->push(token, events_);  // the engine knows the stop ids
+  for (const text::ParserEvent& event : events_) {
+    take(event);
+  }
+}
+
+void Answer::take(const text::ParserEvent& event) {
+  if (is_stopped_) {
+    return;
+  }
+  using Type = text::ParserEvent::Type;
+  is_reasoning_ = event.kind == text::PartKind::kReasoning && event.type != Type::kEnd;
+  if (event.type == Type::kBegin && event.kind == text::PartKind::kToolCall) {
+    begin_call(event);
+  }
+  if (event.type != Type::kText) {
+    return;
+  }
+  switch (event.kind) {
+    case text::PartKind::kContent: show(event.text); break;
+    case text::PartKind::kReasoning:
+      response_.reasoning += event.text;
+      emit({.kind = Delta::Kind::kReasoning, .text = event.text});
+      break;
+    case text::PartKind::kToolCall:
+      response_.tool_calls.back().arguments += event.text;
+      emit({.kind = Delta::Kind::kToolCallArguments,
+            .text = event.text,
+            .tool_index = static_cast<std::int32_t>(response_.tool_calls.size()) - 1});
+      break;
+  }
+}
+
+void Answer::begin_call(const text::ParserEvent& event) {
+  const std::size_t index = response_.tool_calls.size();
+  response_.tool_calls.push_back(
+      {.id = fmt::format("call_{:016x}{:02x}", call_seed_, index & 0xFFU),
+       .name = function_name(event.recipient)});
+  const ToolCall& call = response_.tool_calls.back();
+  emit({.kind = Delta::Kind::kToolCallBegin,
+        .text = call.name,
+        .tool_index = static_cast<std::int32_t>(index),
+        .tool_id = call.id});
+}
+
+// Visible text goes through the stop strings.
+void Answer::show(const std::string& text) {
+  std::string shown;
+  is_stopped_ = stops_.push(text, shown);
+  if (!shown.empty()) {
+    response_.content += shown;
+    emit({.kind = Delta::Kind::kContent, .text = std::move(shown)});
+  }
+}
+
+void Answer::emit(Delta delta) {
+  if (on_delta_ && !is_cancelled_ && !on_delta_(delta)) {
+    is_cancelled_ = true;
+  }
+}
+
+Response Answer::finish(bool was_aborted) {
+  if (!is_stopped_) {
+    if (parser_.has_value()) {
+      events_.clear();
+      parser_->finish(events_);
+      for (const text::ParserEvent& event : events_) {
+        take(event);
+      }
+    } else {
+      std::string text;
+      utf8_.finish(text);
+      show(text);
+    }
+  }
+  if (!is_stopped_) {
+    std::string held;
+    stops_.finish(held);
+    if (!held.empty()) {
+      response_.content += held;
+      emit({.kind = Delta::Kind::kContent, .text = std::move(held)});
+    }
+  }
+  response_.stop_string = stops_.matched();
+  if (is_stopped_) {
+    response_.finish_reason = FinishReason::kStop;
+  } else if (is_cancelled_ || was_aborted) {
+    response_.finish_reason = FinishReason::kCancelled;
+  } else if (engine_finish_ == engine::Finish::kLength) {
+    response_.finish_reason = FinishReason::kLength;
+  } else {
+    response_.finish_reason =
+        response_.tool_calls.empty() ? FinishReason::kStop : FinishReason::kToolCalls;
+  }
+  return std::move(response_);
+}
+
+}  // namespace nibble
