@@ -48,6 +48,11 @@ Status check_space(const std::string& folder, std::int64_t wanted) {
 
 std::string checksum(std::string_view line) { return fmt::format("{:016x}", fnv1a(line)); }
 
+std::string journal_line(const std::string& unit, const std::string& record) {
+  const std::string line = fmt::format("{}\t{}", unit, record);
+  return fmt::format("{}\t{}\n", line, checksum(line));
+}
+
 }  // namespace
 
 std::uint64_t fnv1a(std::string_view text, std::uint64_t seed) {
@@ -231,8 +236,7 @@ Status JournaledWriter::write_journal(const std::string& identity) {
   std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
   out << kTitle << identity << '\n';
   for (const auto& [unit, record] : records_) {
-    const std::string line = unit + '\t' + record;
-    out << line << '\t' << checksum(line) << '\n';
+    out << journal_line(unit, record);
   }
   out.close();
   if (!out || std::rename(fresh.c_str(), path.c_str()) != 0) {
@@ -258,8 +262,7 @@ Status JournaledWriter::write(const std::string& tensor, std::int64_t offset,
 }
 
 Status JournaledWriter::finish(const std::string& unit, const std::string& record) {
-  const std::string line = unit + '\t' + record;
-  pending_lines_ += line + '\t' + checksum(line) + '\n';
+  pending_lines_ += journal_line(unit, record);
   records_[unit] = record;
   return pending_bytes_ >= kSyncBytes ? sync() : Status();
 }

@@ -74,8 +74,9 @@ std::int32_t encode_e2m1(const float* block, std::int32_t elems, float step, std
     hn::Store(hn::DemoteTo(ByteTag(), e2m1_codes(scaled)), ByteTag(), codes + i);
     num_saturated += hn::CountTrue(df, hn::Gt(hn::Abs(scaled), hn::Set(df, 7.0F)));
   }
-  for (std::int32_t i = 0; i < elems / 2; ++i) {
-    packed[i] = static_cast<std::uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4U);
+  const std::uint8_t* pair = codes;
+  for (std::int32_t i = 0; i < elems / 2; ++i, pair += 2) {
+    packed[i] = static_cast<std::uint8_t>(pair[0] | pair[1] << 4U);
   }
   return static_cast<std::int32_t>(num_saturated);
 }

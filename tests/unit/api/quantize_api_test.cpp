@@ -13,9 +13,9 @@ namespace {
 using testing::HasSubstr;
 
 TEST(QuantizeApi, QuantisesAndComesBackWithCounts) {
-  std::vector<float> x(2 * 3 * 64, 0.75F);
+  std::vector<float> x(384, 0.75F);
   x[5] = -6.0F;
-  x[3 * 64 + 1] = std::numeric_limits<float>::infinity();  // second expert
+  x[193] = std::numeric_limits<float>::infinity();  // second expert
   QuantizeCall call;
   call.x = x.data();
   call.num_experts = 2;
@@ -63,7 +63,7 @@ TEST(QuantizeApi, QuantisesAndComesBackWithCounts) {
 }
 
 TEST(QuantizeApi, LayoutsComeBack) {
-  std::vector<std::uint8_t> values(96 * 96 / 2);
+  std::vector<std::uint8_t> values(4608);
   for (std::size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
   }
@@ -85,13 +85,13 @@ TEST(QuantizeApi, LayoutsComeBack) {
                   {values.data(), stored.data(), 96, 3, ScaleLayout::kLinear, ScaleLayout::k8x4})
                   .ok());
   EXPECT_EQ(stored[4], values[3]);  // row 1, block 0
-  std::vector<std::uint8_t> halves(2 * 64 * 32);
+  std::vector<std::uint8_t> halves(4096);
   ASSERT_TRUE(convert_gate_up_order({values.data(), halves.data(), 32, 48, 48, 64,
                                      GateUpOrder::kInterleaved, GateUpOrder::kUpFirstHalves})
                   .ok());
-  EXPECT_EQ(halves[0], values[32]);       // the first up row
-  EXPECT_EQ(halves[64 * 32], values[0]);  // the first gate row, behind the padding
-  EXPECT_EQ(halves[48 * 32], 0);
+  EXPECT_EQ(halves[0], values[32]);    // the first up row
+  EXPECT_EQ(halves[2048], values[0]);  // the first gate row, behind the padding
+  EXPECT_EQ(halves[1536], 0);
 }
 
 TEST(QuantizeApi, RefusesInOneLine) {

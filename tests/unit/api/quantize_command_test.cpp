@@ -337,7 +337,7 @@ TEST_F(QuantizeCommand, RefusesNonFiniteWeightsByName) {
   {
     // [experts, in 64, out 96]: expert 1, in 2, out 5 is row 5, column 2.
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(offset + 2 * (64 * 96 + 2 * 96 + 5));
+    file.seekp(offset + std::int64_t{2} * (64 * 96 + 2 * 96 + 5));
     const std::uint16_t nan = 0x7FC0;
     file.write(reinterpret_cast<const char*>(&nan), sizeof(nan));
   }

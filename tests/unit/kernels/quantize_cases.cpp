@@ -125,8 +125,8 @@ QuantizeArgs QuantizeCase::args() const {
 }
 
 const QuantizeGolden& quantize_golden() {
-  static const QuantizeGolden golden = read_golden();
-  return golden;
+  static const QuantizeGolden kGolden = read_golden();
+  return kGolden;
 }
 
 std::uint64_t hash_of(const std::vector<float>& values) {

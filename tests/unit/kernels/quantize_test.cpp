@@ -67,6 +67,7 @@ struct Quantised {
 
 std::vector<std::uint32_t> bits(const std::vector<float>& values) {
   std::vector<std::uint32_t> out;
+  out.reserve(values.size());
   for (const float value : values) {
     out.push_back(std::bit_cast<std::uint32_t>(value));
   }
@@ -146,7 +147,7 @@ TEST(Quantize, Nvfp4HoldsMxfp4BlocksWithin16BinadesExactly) {
 
 TEST(Quantize, NonFiniteInputPoisonsItsBlockAndIsReported) {
   for (const QuantFormat format : {QuantFormat::kMxfp4, QuantFormat::kNvfp4, QuantFormat::kMxfp8}) {
-    std::vector<float> x(3 * 64, 1.5F);
+    std::vector<float> x(192, 1.5F);
     x[70] = kNan;
     x[71] = -kInf;
     x[130] = kInf;
@@ -168,7 +169,7 @@ TEST(Quantize, PaddingIsZeroAndNeverPartOfTheMaximum) {
   QuantizeOptions options = options_for(QuantFormat::kMxfp4, ScaleRounding::kUp);
   options.row_multiple = 4;
   options.col_multiple = 128;
-  const std::vector<float> x(3 * 40, 6.0F);
+  const std::vector<float> x(120, 6.0F);
   const Quantised found(x, 3, options);
   ASSERT_EQ(found.values.size(), 4 * 128 / 2);
   ASSERT_EQ(found.scales.size(), 4 * 4);
@@ -206,9 +207,9 @@ TEST(Quantize, ScaleBytesAndCodesDecodeInEveryDtype) {
     }
     scales.push_back(static_cast<std::uint8_t>(scale));
   }
-  std::vector<float> f32(256 * 32);
-  std::vector<formats::Bf16> bf16(256 * 32);
-  std::vector<formats::F16> f16(256 * 32);
+  std::vector<float> f32(8192);
+  std::vector<formats::Bf16> bf16(8192);
+  std::vector<formats::F16> f16(8192);
   const auto run = [&](void* out, DType dtype) {
     DequantizeArgs args;
     args.values = values.data();
@@ -222,7 +223,7 @@ TEST(Quantize, ScaleBytesAndCodesDecodeInEveryDtype) {
   run(f32.data(), DType::kF32);
   run(bf16.data(), DType::kBF16);
   run(f16.data(), DType::kF16);
-  for (int i = 0; i < 256 * 32; ++i) {
+  for (int i = 0; i < 8192; ++i) {
     const int scale = i / 32;
     const int code = i % 2 == 0 ? i % 32 / 2 : 15 - i % 32 / 2;
     if (scale == 255) {
@@ -240,7 +241,7 @@ TEST(Quantize, ScaleBytesAndCodesDecodeInEveryDtype) {
 
 TEST(Quantize, BytesDependOnNeitherBackendNorThreads) {
   std::mt19937 random(7);
-  std::vector<float> x(130 * 200);
+  std::vector<float> x(26'000);
   for (float& value : x) {
     value = std::ldexp(static_cast<float>(random() % 4001) - 2000.0F,
                        static_cast<int>(random() % 40) - 20);
@@ -291,7 +292,7 @@ TEST(Quantize, VectorsEncodeLikeScalarsAtEveryBoundary) {
 TEST(Quantize, LeastErrorIsNeverWorseThanTheOtherRules) {
   std::mt19937 random(9);
   std::normal_distribution<float> normal;
-  std::vector<float> x(64 * 256);
+  std::vector<float> x(16'384);
   for (float& value : x) {
     value = normal(random);
   }
