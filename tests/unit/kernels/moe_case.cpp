@@ -1,0 +1,206 @@
+#include "unit/kernels/moe_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+
+#include "support/counter_rng.h"
+
+namespace nibble::kernels {
+namespace {
+
+using testing_support::CounterRng;
+using testing_support::ErrorBound;
+using testing_support::kUnitF32;
+using testing_support::roundings;
+using testing_support::sum_error;
+
+constexpr double kCodeValues[] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6};
+
+struct Bounded {
+  double value = 0.0;
+  double magnitude = 0.0;  // of the terms that were summed
+  ErrorBound error;
+};
+
+// W x + b; `x_error` is what each x is off by before.
+Bounded project(const MoeMatrix& matrix, std::int64_t row, const std::vector<Bounded>& x) {
+  Bounded out;
+  out.value = formats::bf16_to_f32(matrix.bias[static_cast<std::size_t>(row)]);
+  out.magnitude = std::abs(out.value);
+  ErrorBound carried;
+  const double* weights = &matrix.values[static_cast<std::size_t>(row * matrix.cols)];
+  for (std::int64_t col = 0; col < matrix.cols; ++col) {
+    const Bounded& each = x[static_cast<std::size_t>(col)];
+    out.value += weights[col] * each.value;
+    out.magnitude += std::abs(weights[col]) * (std::abs(each.value) + each.error.hard);
+    carried = carried + each.error * weights[col];
+  }
+  out.error = carried + sum_error(matrix.cols + 1, out.magnitude);
+  return out;
+}
+
+// The activation: derivatives at most 1.1 |l + 1| and |g sigmoid|; its own steps, of which the
+// exponential's argument carries |alpha g| units.
+Bounded activate(const Bounded& u, const Bounded& l, DType dtype) {
+  const double alpha = 1.702F;
+  const double g = std::min(u.value, 7.0);
+  const double up = std::clamp(l.value, -7.0, 7.0);
+  const double gated = g / (1.0 + std::exp(-alpha * g));
+  Bounded h;
+  h.value = (up + 1.0) * gated;
+  const double steps = 12.0 + 2.0 * std::abs(alpha * g);
+  h.error = l.error * gated + u.error * (1.1 * (std::abs(up + 1.0) + l.error.hard)) +
+            roundings(steps, (std::abs(up) + 1.0) * std::abs(gated)) + ErrorBound{0x1p-126, 0.0};
+  if (dtype != DType::kBF16) {
+    return h;
+  }
+  // Rounded to bf16: no error at all unless the error crosses a border between two numbers.
+  const auto round = [](double value) {
+    return double{formats::bf16_to_f32(formats::f32_to_bf16(static_cast<float>(value)))};
+  };
+  const double exact = h.value;
+  h.value = round(exact);
+  const double hard = std::max(std::abs(round(exact + h.error.hard) - h.value),
+                               std::abs(round(exact - h.error.hard) - h.value));
+  h.error = {hard, hard};
+  return h;
+}
+
+}  // namespace
+
+MoeMatrix::MoeMatrix(std::int64_t rows, std::int64_t num_cols, bool has_codes, std::uint64_t seed)
+    : cols(num_cols), is_mxfp4(has_codes) {
+  const CounterRng rng(seed);
+  bias = to_bf16(CounterRng(seed + 1).normals(rows, 0.5F));
+  // About 3 / sqrt(cols), so that some gates pass the clamp at 7.
+  const int exponent = static_cast<int>(std::lround(-0.5 * std::log2(cols)));
+  if (!is_mxfp4) {
+    bf16 = to_bf16(rng.normals(rows * cols, std::ldexp(3.0F, exponent)));
+    for (const formats::Bf16 value : bf16) {
+      values.push_back(formats::bf16_to_f32(value));
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < rows * cols / 2; ++i) {
+    blocks.push_back(static_cast<std::uint8_t>(rng.word(static_cast<std::uint64_t>(i)) >> 24U));
+  }
+  for (std::int64_t i = 0; i < rows * cols / 32; ++i) {
+    const int spread = CounterRng(seed + 2).below(static_cast<std::uint64_t>(i), 3) - 1;
+    scales.push_back(static_cast<std::uint8_t>(127 + exponent + spread));
+  }
+  decode();
+}
+
+void MoeMatrix::decode() {
+  values.clear();
+  for (std::size_t i = 0; i < blocks.size() * 2; ++i) {
+    const int code = i % 2 == 0 ? blocks[i / 2] & 15 : blocks[i / 2] >> 4;
+    values.push_back(std::ldexp(kCodeValues[code], scales[i / 32] - 127));
+  }
+}
+
+ExpertMatrix MoeMatrix::args() const {
+  if (is_mxfp4) {
+    return {Mxfp4Rows{blocks.data(), scales.data()}, bias.data()};
+  }
+  return {Bf16Rows{bf16.data()}, bias.data()};
+}
+
+MoeCase::MoeCase(MoeShape given, DType x_dtype, std::uint64_t seed)
+    : shape(given),
+      dtype(x_dtype),
+      gate_up(std::int64_t{2} * given.experts * given.intermediate, given.hidden, given.is_mxfp4,
+              seed + 10),
+      down(std::int64_t{given.experts} * given.hidden, given.intermediate, given.is_mxfp4,
+           seed + 20),
+      x(CounterRng(seed).normals(std::int64_t{given.tokens} * given.hidden), x_dtype),
+      start(CounterRng(seed + 1).normals(std::int64_t{given.tokens} * given.hidden)) {
+  const CounterRng rng(seed + 2);
+  for (std::int32_t token = 0; token < shape.tokens; ++token) {
+    std::int32_t first = rng.below(static_cast<std::uint64_t>(token), shape.experts);
+    if (shape.routing == Routing::kAllToTheLast) {
+      first = shape.experts - shape.top_k;
+    }
+    for (std::int32_t slot = 0; slot < shape.top_k; ++slot) {
+      std::int32_t expert = (first + slot) % shape.experts;
+      if (shape.routing == Routing::kNeverTheFirst) {
+        expert = 1 + (first + slot) % (shape.experts - 1);
+      }
+      ids.push_back(expert);
+      weights.push_back(1.0F / static_cast<float>(1 + (token + slot) % 5));
+    }
+  }
+}
+
+MoeArgs MoeCase::args(std::vector<float>& out) const {
+  out = start;
+  MoeArgs args;
+  args.x = x.data();
+  args.ids = ids.data();
+  args.weights = weights.data();
+  args.out = out.data();
+  args.gate_up = gate_up.args();
+  args.down = down.args();
+  args.num_tokens = shape.tokens;
+  args.hidden = shape.hidden;
+  args.intermediate = shape.intermediate;
+  args.num_experts = shape.experts;
+  args.top_k = shape.top_k;
+  args.x_dtype = dtype;
+  return args;
+}
+
+std::vector<ErrorBound> MoeCase::bounds() const {
+  std::vector<ErrorBound> out;
+  std::vector<Bounded> input(static_cast<std::size_t>(shape.hidden));
+  std::vector<Bounded> h(static_cast<std::size_t>(shape.intermediate));
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    for (std::int64_t i = 0; i < shape.hidden; ++i) {
+      input[static_cast<std::size_t>(i)].value = x.at(token * shape.hidden + i);
+    }
+    std::vector<double> magnitudes;
+    std::vector<ErrorBound> errors(static_cast<std::size_t>(shape.hidden));
+    for (std::int64_t i = 0; i < shape.hidden; ++i) {
+      magnitudes.push_back(std::abs(start[static_cast<std::size_t>(token * shape.hidden + i)]));
+    }
+    for (std::int64_t slot = 0; slot < shape.top_k; ++slot) {
+      const auto routed = static_cast<std::size_t>(token * shape.top_k + slot);
+      const std::int64_t expert = ids[routed];
+      for (std::int64_t i = 0; i < shape.intermediate; ++i) {
+        const std::int64_t row = 2 * (expert * shape.intermediate + i);
+        h[static_cast<std::size_t>(i)] =
+            activate(project(gate_up, row, input), project(gate_up, row + 1, input), dtype);
+      }
+      for (std::int64_t i = 0; i < shape.hidden; ++i) {
+        const Bounded y = project(down, expert * shape.hidden + i, h);
+        const auto at = static_cast<std::size_t>(i);
+        errors[at] = errors[at] + y.error * weights[routed];
+        magnitudes[at] += std::abs(weights[routed] * y.value);
+      }
+    }
+    for (std::size_t i = 0; i < errors.size(); ++i) {  // of the reference: one rounding a slot
+      out.push_back(errors[i] + roundings(2.0 * shape.top_k + 2.0, magnitudes[i]));
+    }
+  }
+  return out;
+}
+
+Status run_guarded(const Instance<MoeArgs>& row, MoeArgs args, ThreadPool& pool) {
+  constexpr std::size_t kGuard = 256;
+  const auto bytes = static_cast<std::size_t>(moe_workspace_bytes(args, args.num_tokens));
+  const std::size_t whole = (bytes + kGuard + 63) / 64 * 64;
+  const std::unique_ptr<void, decltype(&std::free)> memory(std::aligned_alloc(64, whole),
+                                                           &std::free);
+  auto* begin = static_cast<std::byte*>(memory.get());
+  std::fill_n(begin, whole, std::byte{0xFF});
+  args.workspace = {begin, bytes};
+  const Status status = row.run(args, {&pool, nullptr});
+  EXPECT_TRUE(std::all_of(begin + bytes, begin + whole,
+                          [](std::byte value) { return value == std::byte{0xFF}; }))
+      << row.info.name << " wrote beyond its workspace of " << bytes << " bytes";
+  return status;
+}
+
+}  // namespace nibble::kernels

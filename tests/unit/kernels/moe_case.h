@@ -1,0 +1,60 @@
+// Operands of one call of the expert products, drawn from a seed, with the bounds of its result.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/moe/moe.h"
+#include "support/tolerance.h"
+#include "unit/kernels/kernel_tester.h"
+
+namespace nibble::kernels {
+
+enum class Routing : std::uint8_t { kMixed, kAllToTheLast, kNeverTheFirst };
+
+struct MoeShape {
+  std::int32_t tokens = 0;
+  std::int32_t hidden = 32;
+  std::int32_t intermediate = 32;
+  std::int32_t experts = 4;
+  std::int32_t top_k = 2;
+  bool is_mxfp4 = true;
+  Routing routing = Routing::kMixed;
+};
+
+// Expert matrices with their float values beside the stored form.
+struct MoeMatrix {
+  MoeMatrix(std::int64_t rows, std::int64_t cols, bool is_mxfp4, std::uint64_t seed);
+  void decode();  // `values` anew from blocks and scales
+  ExpertMatrix args() const;
+
+  std::int64_t cols;
+  bool is_mxfp4;
+  std::vector<std::uint8_t> blocks;
+  std::vector<std::uint8_t> scales;
+  std::vector<formats::Bf16> bf16;
+  std::vector<formats::Bf16> bias;
+  std::vector<double> values;
+};
+
+struct MoeCase {
+  MoeCase(MoeShape given, DType x_dtype, std::uint64_t seed = 1);
+  // Of `out`, which begins as `start`; the workspace is left empty.
+  MoeArgs args(std::vector<float>& out) const;
+  std::vector<testing_support::ErrorBound> bounds() const;
+
+  MoeShape shape;
+  DType dtype;
+  MoeMatrix gate_up;
+  MoeMatrix down;
+  Stored x;
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+  std::vector<float> start;
+};
+
+// Runs a row of the table with exactly the workspace that it asks for, poisoned, and fails when a
+// byte beyond is touched.
+Status run_guarded(const Instance<MoeArgs>& row, MoeArgs args, ThreadPool& pool);
+
+}  // namespace nibble::kernels

@@ -1,0 +1,323 @@
+#include "kernels/moe/moe.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "support/counter_rng.h"
+#include "support/golden_arrays.h"
+#include "unit/kernels/moe_case.h"
+
+namespace nibble::kernels {
+namespace {
+
+using ::testing::HasSubstr;
+using testing_support::ErrorBound;
+using testing_support::expect_close;
+using testing_support::GoldenArrays;
+
+// The operands of the golden file. `out` begins as `start`.
+struct GoldenMoe {
+  explicit GoldenMoe(DType dtype) : x(golden.get("x"), dtype) {
+    args.x = x.data();
+    args.ids = ids.data();
+    args.weights = weights.data();
+    args.out = out.data();
+    args.gate_up = {Mxfp4Rows{blocks[0].data(), scales[0].data()}, bias[0].data()};
+    args.down = {Mxfp4Rows{blocks[1].data(), scales[1].data()}, bias[1].data()};
+    args.num_tokens = golden.size(0);
+    args.hidden = golden.size(1);
+    args.intermediate = golden.size(2);
+    args.num_experts = golden.size(3);
+    args.top_k = golden.size(4);
+    args.x_dtype = dtype;
+  }
+
+  GoldenArrays golden{"moe"};
+  Stored x;
+  std::vector<std::uint8_t> blocks[2] = {golden.get<std::uint8_t>("gate_up_blocks"),
+                                         golden.get<std::uint8_t>("down_blocks")};
+  std::vector<std::uint8_t> scales[2] = {golden.get<std::uint8_t>("gate_up_scales"),
+                                         golden.get<std::uint8_t>("down_scales")};
+  std::vector<formats::Bf16> bias[2] = {to_bf16(golden.get("gate_up_bias")),
+                                        to_bf16(golden.get("down_bias"))};
+  std::vector<std::int32_t> ids = golden.get<std::int32_t>("ids");
+  std::vector<float> weights = golden.get("weights");
+  std::vector<float> out = golden.get("start");
+  MoeArgs args;
+};
+
+// Sums of double, each slot's result rounded to float32 beside the largest partial sum.
+TEST(Moe, ReferenceAgreesWithNumpy) {
+  for (const DType dtype : kActivationDtypes) {
+    GoldenMoe input(dtype);
+    ASSERT_TRUE(moe_ref(input.args).ok());
+    const auto want = input.golden.get(dtype == DType::kF32 ? "out" : "out_bf16");
+    float largest = 0.0F;
+    for (const float value : want) {
+      largest = std::max(largest, std::abs(value));
+    }
+    const std::vector<ErrorBound> bounds(want.size(), testing_support::roundings(8, largest));
+    expect_close(input.out, want, bounds, std::string(dtype_name(dtype)));
+  }
+}
+
+void check_against_reference(const Instance<MoeArgs>& row, const MoeShape& shape) {
+  for (const DType dtype : kActivationDtypes) {
+    const MoeCase input(shape, dtype);
+    std::vector<float> want;
+    std::vector<float> have;
+    const MoeArgs args = input.args(have);
+    if (!row.accepts(args)) {
+      continue;
+    }
+    ASSERT_TRUE(moe_ref(input.args(want)).ok());
+    ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+    expect_close(have, want, input.bounds(),
+                 fmt::format("{} tokens, {} x {}, {} of {} experts, {}, x {}, routing {}",
+                             shape.tokens, shape.hidden, shape.intermediate, shape.top_k,
+                             shape.experts, shape.is_mxfp4 ? "mxfp4" : "bf16", dtype_name(dtype),
+                             static_cast<int>(shape.routing)));
+  }
+}
+
+TEST(Moe, InstancesAgreeWithTheReferenceAtEverySize) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    for (const bool is_mxfp4 : {true, false}) {
+      for (const std::int32_t tokens : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33}) {
+        check_against_reference(row, {tokens, 64, 32, 4, 2, is_mxfp4});
+      }
+      for (const auto& [hidden, intermediate] :
+           {std::pair{32, 32}, {32, 96}, {96, 64}, {320, 160}, {2880, 32}, {32, 2880}}) {
+        check_against_reference(row, {3, hidden, intermediate, 3, 2, is_mxfp4});
+      }
+    }
+    for (const std::int32_t tokens : {511, 512, 513}) {
+      check_against_reference(row, {tokens, 32, 32, 4, 1});
+    }
+  });
+}
+
+TEST(Moe, InstancesAgreeWithTheReferenceForEveryRouting) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    for (const std::int32_t tokens : {1, 5, 33}) {
+      for (const Routing routing :
+           {Routing::kMixed, Routing::kAllToTheLast, Routing::kNeverTheFirst}) {
+        check_against_reference(row, {tokens, 64, 32, 5, 1, true, routing});
+        check_against_reference(row, {tokens, 32, 64, 5, 4, true, routing});
+      }
+      check_against_reference(row, {tokens, 32, 32, 1, 1});
+      check_against_reference(row, {tokens, 32, 32, 4, 4});
+      check_against_reference(row, {tokens, 32, 32, 33, 8});
+    }
+  });
+}
+
+TEST(Moe, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    for (const bool is_mxfp4 : {true, false}) {
+      for (const DType dtype : kActivationDtypes) {
+        const MoeCase input({33, 96, 64, 5, 2, is_mxfp4}, dtype);
+        std::vector<float> whole;
+        const MoeArgs all = input.args(whole);
+        if (!row.accepts(all)) {
+          continue;
+        }
+        ASSERT_TRUE(run_guarded(row, all, pools()[0]).ok());
+        for (ThreadPool& pool : pools()) {
+          for (const std::int32_t batch : {1, 2, 3, 4, 8, 9, 16, 17, 33}) {
+            std::vector<float> parts;
+            const MoeArgs from = input.args(parts);
+            for (std::int32_t first = 0; first < 33; first += batch) {
+              MoeArgs args = from;
+              args.num_tokens = std::min(batch, 33 - first);
+              args.x = element_at(from.x, dtype, std::int64_t{first} * 96);
+              args.ids += 2 * first;
+              args.weights += 2 * first;
+              args.out += 96 * first;
+              ASSERT_TRUE(run_guarded(row, args, pool).ok());
+            }
+            ASSERT_TRUE(same_bits(parts, whole))
+                << (is_mxfp4 ? "mxfp4" : "bf16") << ", x " << dtype_name(dtype) << ", batches of "
+                << batch << ", " << pool.size() << " workers";
+          }
+        }
+      }
+    }
+  });
+}
+
+// Gate and up come from the biases alone, and the second product hands h through: out[n] = h[n].
+TEST(Moe, GateIsClampedAboveOnlyAndUpOnBothSides) {
+  const GoldenArrays golden("moe");
+  const auto gate = golden.get("clamp_gate");
+  const auto up = golden.get("clamp_up");
+  const auto want = golden.get("clamp_h");
+  ASSERT_EQ(want.size(), 49U);
+  MoeCase input({1, 64, 64, 1, 1}, DType::kF32);
+  std::fill(input.gate_up.blocks.begin(), input.gate_up.blocks.end(), 0);
+  std::fill(input.down.blocks.begin(), input.down.blocks.end(), 0);
+  std::fill(input.down.scales.begin(), input.down.scales.end(), 127);
+  std::fill(input.down.bias.begin(), input.down.bias.end(), formats::Bf16{});
+  std::fill(input.start.begin(), input.start.end(), 0.0F);
+  for (std::size_t i = 0; i < 64; ++i) {
+    input.gate_up.bias[2 * i] = formats::f32_to_bf16(i < 49 ? gate[i] : 0.0F);
+    input.gate_up.bias[2 * i + 1] = formats::f32_to_bf16(i < 49 ? up[i] : 0.0F);
+    input.down.blocks[i * 32 + i / 2] = i % 2 == 0 ? 0x02 : 0x20;  // 1.0 in column i
+  }
+  input.weights = {1.0F};
+  for_each_runnable(moe_instances(), [&](const Instance<MoeArgs>& row) {
+    std::vector<float> out;
+    const MoeArgs args = input.args(out);
+    ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+    for (std::size_t i = 0; i < 49; ++i) {
+      const double steps = 14.0 + 2.0 * 1.702 * std::abs(gate[i]);
+      EXPECT_NEAR(out[i], want[i], steps * testing_support::kUnitF32 * std::abs(want[i]))
+          << "gate " << gate[i] << ", up " << up[i];
+    }
+  });
+}
+
+// 2^-127 is a subnormal float32, which neither flushes to zero nor becomes infinite: x of the
+// opposite power brings the products back into range.
+TEST(Moe, TheScaleBytesAtTheEndsOfTheRangeCount) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    for (const DType dtype : kActivationDtypes) {
+      for (const int scale : {0, 1, 127, 254}) {
+        MoeCase input({1, 32, 32, 1, 1}, dtype);
+        const int exponent = 127 - scale;
+        std::vector<float> x(32, std::ldexp(0.25F, std::clamp(exponent, -120, 120)));
+        input.x = Stored(x, dtype);
+        std::fill(input.gate_up.scales.begin(), input.gate_up.scales.end(),
+                  static_cast<std::uint8_t>(scale));
+        for (std::uint8_t& pair : input.gate_up.blocks) {
+          pair &= scale == 254 ? 0xBB : 0xFF;  // at most 1.5 * 2^127
+        }
+        input.gate_up.decode();
+        std::vector<float> want;
+        std::vector<float> have;
+        const MoeArgs args = input.args(have);
+        if (!row.accepts(args)) {
+          continue;
+        }
+        ASSERT_TRUE(moe_ref(input.args(want)).ok());
+        ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+        expect_close(have, want, input.bounds(),
+                     fmt::format("scale byte {}, x {}", scale, dtype_name(dtype)));
+      }
+    }
+  });
+}
+
+TEST(Moe, TheLowNibbleComesFirstAndEvenRowsAreGates) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    MoeCase input({1, 32, 32, 1, 1}, DType::kF32);
+    std::fill(input.gate_up.blocks.begin(), input.gate_up.blocks.end(), 0);
+    std::fill(input.gate_up.scales.begin(), input.gate_up.scales.end(), 127);
+    std::fill(input.gate_up.bias.begin(), input.gate_up.bias.end(), formats::Bf16{});
+    std::fill(input.down.blocks.begin(), input.down.blocks.end(), 0);
+    std::fill(input.down.scales.begin(), input.down.scales.end(), 127);
+    std::fill(input.down.bias.begin(), input.down.bias.end(), formats::Bf16{});
+    input.gate_up.blocks[0] = 0x64;       // row 0, the gate of h[0]: x[0] times 2, x[1] times 4
+    input.gate_up.blocks[16 + 1] = 0x25;  // row 1, its up: x[2] times 3, x[3] times 1
+    input.down.blocks[0] = 0x02;          // out[0] = h[0]
+    std::vector<float> x(32, 0.0F);
+    x[0] = 0.5F;
+    x[1] = 0.25F;  // gate 2
+    x[2] = 1.0F;
+    x[3] = -1.0F;  // up 2
+    input.x = Stored(x, DType::kF32);
+    input.start.assign(32, 0.0F);
+    input.weights = {1.0F};
+    std::vector<float> out;
+    const MoeArgs args = input.args(out);
+    ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+    EXPECT_NEAR(out[0], 3.0 * 2.0 / (1.0 + std::exp(-1.702F * 2.0)), 1e-5);
+    for (std::size_t i = 1; i < 32; ++i) {
+      EXPECT_EQ(out[i], 0.0F);
+    }
+  });
+}
+
+TEST(Moe, AddsToOutAndWithoutWeightAddsNothing) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    MoeCase input({9, 64, 32, 4, 2}, DType::kF32);
+    std::fill(input.weights.begin(), input.weights.end(), 0.0F);
+    std::vector<float> out;
+    const MoeArgs args = input.args(out);
+    ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+    EXPECT_EQ(out, input.start);
+  });
+}
+
+TEST(Moe, WorksWithoutBiases) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    MoeCase input({3, 64, 32, 4, 2}, DType::kF32);
+    std::fill(input.gate_up.bias.begin(), input.gate_up.bias.end(), formats::Bf16{});
+    std::fill(input.down.bias.begin(), input.down.bias.end(), formats::Bf16{});
+    std::vector<float> want;
+    std::vector<float> have;
+    ASSERT_TRUE(run_guarded(row, input.args(want), pools()[1]).ok());
+    MoeArgs args = input.args(have);
+    args.gate_up.bias = nullptr;
+    args.down.bias = nullptr;
+    ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+    EXPECT_TRUE(same_bits(have, want));
+  });
+}
+
+TEST(Moe, NaNStaysInItsRow) {
+  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
+    MoeCase input({5, 32, 32, 2, 1, true, Routing::kAllToTheLast}, DType::kF32);
+    static_cast<float*>(input.x.data())[2 * 32 + 31] = NAN;
+    for (std::uint8_t& pair : input.gate_up.blocks) {
+      pair |= 0x22;  // no zero weights
+    }
+    std::vector<float> out;
+    const MoeArgs args = input.args(out);
+    ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      EXPECT_EQ(std::isnan(out[i]), i / 32 == 2) << i;
+    }
+  });
+}
+
+TEST(Moe, RefusesWhatItCannotDo) {
+  MoeCase input({2, 32, 32, 4, 2}, DType::kF32);
+  std::vector<float> out;
+  const Exec exec{&pools()[0], nullptr};
+  for (const std::int32_t bad : {-1, 4, 1 << 30}) {
+    input.ids[3] = bad;
+    const Status status = moe(input.args(out), exec);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr(fmt::format("got {} for token 1", bad)));
+    EXPECT_EQ(out, input.start);
+  }
+  input.ids[3] = 0;
+  MoeArgs args = input.args(out);
+  args.hidden = 48;
+  EXPECT_EQ(moe(args, exec).code(), Code::kInvalidArgument);
+  args = input.args(out);
+  args.intermediate = 0;
+  EXPECT_EQ(moe(args, exec).code(), Code::kInvalidArgument);
+  args = input.args(out);
+  args.top_k = 0;
+  EXPECT_EQ(moe(args, exec).code(), Code::kInvalidArgument);
+  args = input.args(out);
+  args.x_dtype = DType::kE4M3;
+  EXPECT_EQ(moe(args, exec).code(), Code::kUnsupported);
+  args = input.args(out);
+  args.num_tokens = -1;
+  EXPECT_EQ(moe(args, exec).code(), Code::kInvalidArgument);
+}
+
+TEST(Moe, CountsEachExpertInUseOnce) {
+  const MoeCase input({5, 64, 32, 4, 1, true, Routing::kAllToTheLast}, DType::kF32);
+  std::vector<float> out;
+  const std::int64_t rows_in = 2 * 32;
+  EXPECT_EQ(moe_bytes(input.args(out)),
+            rows_in * (64 / 32 * 17 + 2) + std::int64_t{64} * (32 / 32 * 17 + 2));
+  EXPECT_EQ(moe_flops(input.args(out)), 6 * 5 * 64 * 32);
+}
+
+}  // namespace
+}  // namespace nibble::kernels
