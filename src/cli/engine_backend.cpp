@@ -46,7 +46,8 @@ Backend engine_backend() {
           &commands::make_model,
           &commands::plan,
           &commands::doctor,
-          &commands::quantize};
+          &commands::quantize,
+          &commands::verify};
 }
 
 }  // namespace nibble::cli

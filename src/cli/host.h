@@ -12,6 +12,7 @@
 #include "api/commands/make_model.h"
 #include "api/commands/plan.h"
 #include "api/commands/quantize.h"
+#include "api/commands/verify.h"
 #include "cli/line_editor.h"
 #include "cli/output.h"
 #include "nibble/engine.h"
@@ -44,6 +45,9 @@ struct Backend {
   std::function<Result<commands::QuantizeReport>(const commands::QuantizeOptions&,
                                                  const commands::QuantizeProgress&)>
       quantize;
+  std::function<Result<commands::VerifyReport>(
+      const commands::VerifyOptions&, const std::function<void(std::int32_t, std::int32_t)>&)>
+      verify;
 };
 
 // The real one: nibble::Engine and api/commands.

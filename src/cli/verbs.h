@@ -28,6 +28,7 @@ void add_make_model(CLI::App& app, Invocation& invocation);
 void add_doctor(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 void add_quantize(CLI::App& app, Invocation& invocation);
+void add_verify(CLI::App& app, Invocation& invocation);
 
 // For the `add_...` functions: begins a verb, and ends it after its flags.
 struct VerbText {

@@ -34,6 +34,7 @@ class GptOss final : public Model {
   const ModelConfig& config() const override { return config_; }
   const ModelOptions& options() const override { return options_; }
   int num_threads() const override { return pool_.size(); }
+  void set_tap(Tap tap) override { tap_ = std::move(tap); }
 
   MemoryPlan memory() const override {
     return {.mapped_bytes = weights_.checkpoint.file_bytes(),
@@ -56,7 +57,9 @@ class GptOss final : public Model {
                                                 exec_));
     for (std::size_t index = 0; index < weights_.layers.size(); ++index) {
       NIBBLE_RETURN_IF_ERROR(attention_block(plan, index));
+      tap(TapPlace::kAttention, index, work_.residual.data(), config_.hidden);
       NIBBLE_RETURN_IF_ERROR(moe_block(index));
+      tap(TapPlace::kExperts, index, work_.residual.data(), config_.hidden);
     }
     return head(plan, logits);
   }
@@ -71,8 +74,11 @@ class GptOss final : public Model {
   Status norm(const float* x, const Buffer<float>& weight, std::int32_t rows);
   Status project(const void* x, std::span<const GemmPart> parts, DType weight_dtype, std::int32_t k,
                  float* out, bool accumulate);
-  std::int64_t qkv_width() const {
-    return std::int64_t{config_.num_heads + 2 * config_.num_kv_heads} * config_.head_dim;
+  void tap(TapPlace place, std::size_t layer, float* values, std::int32_t cols) const {
+    if (tap_) {
+      tap_(place, static_cast<std::int32_t>(layer),
+           {values, static_cast<std::size_t>(rows_) * static_cast<std::size_t>(cols)});
+    }
   }
 
   ModelConfig config_;
@@ -85,6 +91,7 @@ class GptOss final : public Model {
   Workspace work_;
   std::vector<float> inv_freq_;
   float concentration_ = 1.0F;
+  Tap tap_;
   std::int32_t rows_ = 0;  // of the running step
   std::vector<kernels::AttentionSequence> sequences_[kNumCacheGroups];
 };
@@ -221,6 +228,7 @@ Status GptOss::moe_block(std::size_t index) {
   const GemmPart router[] = {{layer.router.data, layer.router_bias.data(), config_.num_experts}};
   NIBBLE_RETURN_IF_ERROR(project(work_.normed.data(), router, layer.router.dtype, config_.hidden,
                                  work_.router_logits.data(), false));
+  tap(TapPlace::kRouter, index, work_.router_logits.data(), config_.num_experts);
   const Status routed = kernels_.top_k({.logits = work_.router_logits.data(),
                                         .ids = work_.expert_ids.data(),
                                         .weights = work_.expert_weights.data(),
@@ -264,8 +272,10 @@ Status GptOss::head(const BatchPlan& plan, std::span<float> logits) {
   NIBBLE_RETURN_IF_ERROR(norm(work_.logit_inputs.data(), weights_.final_norm, num_rows));
   const GemmPart parts[] = {{weights_.head.data, nullptr, config_.vocab}};
   rows_ = num_rows;
-  return project(work_.normed.data(), parts, weights_.head.dtype, config_.hidden, logits.data(),
-                 false);
+  NIBBLE_RETURN_IF_ERROR(project(work_.normed.data(), parts, weights_.head.dtype, config_.hidden,
+                                 logits.data(), false));
+  tap(TapPlace::kHead, weights_.layers.size(), logits.data(), config_.vocab);
+  return {};
 }
 
 Status check_options(const ModelConfig& config, const ModelOptions& options) {

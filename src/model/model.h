@@ -37,6 +37,16 @@ struct MemoryPlan {
   std::int64_t workspace_bytes = 0;
 };
 
+// Places in a step where a tap sees what was just computed.
+enum class TapPlace : std::uint8_t {
+  kAttention,  // residual [rows, hidden] after the attention block
+  kRouter,     // router logits [rows, num_experts]
+  kExperts,    // residual after the expert block
+  kHead,       // logits [logit rows, vocab]; layer is num_layers
+};
+// May change the values: what follows then computes on the changed ones.
+using Tap = std::function<void(TapPlace place, std::int32_t layer, std::span<float> values)>;
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -48,6 +58,9 @@ class Model {
   // Runs the plan and writes logits [plan.logit_rows.size(), vocab]. Writes keys and values of
   // every row into the cache. kInternal names the layer when a router sees NaN. Not thread-safe.
   virtual Status forward(const BatchPlan& plan, std::span<float> logits) = 0;
+
+  // For comparing implementations; empty switches it off. Costs nothing when off.
+  virtual void set_tap(Tap tap) = 0;
 };
 
 // Maps and checks the checkpoint, allocates cache and workspace.
