@@ -136,9 +136,15 @@ struct Case {
   std::int32_t chunk;
 };
 
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.model << (c.kernels == KernelChoice::kReference ? " reference" : " cpu") << " by "
-       << c.chunk;
+// "tiny_bf16_cpu_by_512"
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  std::string name = c.model;
+  name = name.substr(name.rfind('/') + 1) +
+         (c.kernels == KernelChoice::kReference ? "_reference_by_" : "_cpu_by_") +
+         std::to_string(c.chunk);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 class GoldenLogits : public testing::TestWithParam<Case> {};
@@ -172,7 +178,8 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenLogits,
                                          Case{"tests/golden/odd", "odd", kCpu, 7},
                                          Case{"tests/golden/tiny-bf16", "tiny", kCpu, 512},
                                          Case{"tests/golden/tiny-original", "tiny", kCpu, 512},
-                                         Case{"models/demo", "demo", kCpu, 512}));
+                                         Case{"models/demo", "demo", kCpu, 512}),
+                         case_name);
 
 }  // namespace
 }  // namespace nibble::model
