@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/flags.h"
 #include "cli/model_path.h"
@@ -19,11 +20,17 @@ using Json = nlohmann::ordered_json;
 using commands::DoctorModel;
 using commands::DoctorRates;
 using commands::DoctorReport;
+using commands::OffloadPlan;
+
+constexpr std::int32_t kNoSplit = -2;  // --n-cpu-moe not given
 
 struct DoctorFlags {
   std::string model;
   std::int64_t max_model_len = 0;
   std::int32_t num_threads = 0;
+  std::int32_t n_cpu_moe = kNoSplit;
+  std::optional<float> gpu_gib;
+  std::optional<float> gpu_gb_s;
   bool is_json = false;
 };
 
@@ -53,6 +60,18 @@ Json model_json(const DoctorModel& model) {
           {"limit", model.limit}};
 }
 
+Json offload_json(const OffloadPlan& plan) {
+  return {{"n_cpu_moe", plan.n_cpu_moe},
+          {"gpu_weight_bytes", plan.gpu_weight_bytes},
+          {"gpu_cache_bytes", plan.gpu_cache_bytes},
+          {"gpu_reserve_bytes", plan.gpu_reserve_bytes},
+          {"gpu_total_bytes", plan.gpu_total_bytes},
+          {"host_total_bytes", plan.host_total_bytes},
+          {"gpu_ms", plan.gpu_ms},
+          {"host_ms", plan.host_ms},
+          {"tokens_per_second", plan.tokens_per_second}};
+}
+
 std::string as_json(const DoctorReport& report) {
   const Capabilities& found = report.capabilities;
   Json items = Json::array();
@@ -78,6 +97,9 @@ std::string as_json(const DoctorReport& report) {
       {"items", items},           {"kernels", kernels},       {"rates", rates_json(report.rates)}};
   if (report.model) {
     json["model"] = model_json(*report.model);
+  }
+  if (report.offload) {
+    json["offload"] = offload_json(*report.offload);
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -139,12 +161,35 @@ std::string model_table(const DoctorModel& model) {
   return table.text();
 }
 
+std::string offload_table(const OffloadPlan& plan) {
+  Table table({{""}, {""}});
+  table.add_row({"split", fmt::format("--n-cpu-moe {}: experts of {} layers in host memory",
+                                      plan.n_cpu_moe, plan.n_cpu_moe)});
+  table.add_row(
+      {"on the GPU",
+       fmt::format("{} (weights {}, cache {}, reserve {})", bytes_text(plan.gpu_total_bytes),
+                   bytes_text(plan.gpu_weight_bytes), bytes_text(plan.gpu_cache_bytes),
+                   bytes_text(plan.gpu_reserve_bytes))});
+  table.add_row({"on the host", bytes_text(plan.host_total_bytes)});
+  table.add_row(
+      {"one token",
+       fmt::format("{}{:.2f} ms of host memory",
+                   plan.gpu_ms > 0.0 ? fmt::format("{:.2f} ms of GPU memory, ", plan.gpu_ms)
+                                     : "GPU's part unknown without --gpu-bandwidth, ",
+                   plan.host_ms)});
+  if (plan.tokens_per_second > 0.0) {
+    table.add_row({"decode", fmt::format("at most {:.1f} tokens/s", plan.tokens_per_second)});
+  }
+  return table.text();
+}
+
 std::string as_text(const DoctorReport& report) {
   const Capabilities& found = report.capabilities;
   std::string text = item_table(found);
   text += found.kernels.empty() ? "" : "\n" + kernel_table(found);
   text += "\n" + rate_table(report.rates);
   text += report.model ? "\n" + model_table(*report.model) : "";
+  text += report.offload ? "\n" + offload_table(*report.offload) : "";
   text += found.can_run ? fmt::format("\nruns on: {} ({})\n", found.backend, found.explanation)
                         : fmt::format("\nnothing can run: {}\n", found.explanation);
   return text;
@@ -154,7 +199,10 @@ Outcome verdict(const DoctorReport& report) {
   if (!report.capabilities.can_run) {
     return {Exit::kUnsupported, report.capabilities.explanation};
   }
-  if (report.model && !report.model->fits) {
+  if (!report.offload_refusal.ok()) {
+    return failed(report.offload_refusal, During::kHardware);
+  }
+  if (report.model && !report.offload && !report.model->fits) {
     const DoctorModel& model = *report.model;
     return {Exit::kDoesNotFit,
             fmt::format("{}: want {} of weights and {} of cache, found {} of memory available; "
@@ -168,6 +216,14 @@ Outcome verdict(const DoctorReport& report) {
 Outcome doctor(Host& host, const DoctorFlags& flags) {
   commands::DoctorOptions options{flags.model, static_cast<std::int32_t>(flags.max_model_len),
                                   flags.num_threads};
+  if (flags.n_cpu_moe != kNoSplit) {
+    if (flags.model.empty()) {
+      return wrong_usage("--n-cpu-moe: name the MODEL that is to be split");
+    }
+    options.n_cpu_moe = flags.n_cpu_moe;
+    options.gpu_bytes = static_cast<std::int64_t>(double{flags.gpu_gib.value_or(0.0F)} * 0x1p30);
+    options.gpu_rate = double{flags.gpu_gb_s.value_or(0.0F)} * 1e9;
+  }
   const std::vector<std::string> presets = host.backend.preset_names();
   const bool is_preset = std::find(presets.begin(), presets.end(), flags.model) != presets.end();
   if (!flags.model.empty() && !is_preset) {
@@ -189,10 +245,13 @@ Outcome doctor(Host& host, const DoctorFlags& flags) {
 
 void add_doctor(CLI::App& app, Invocation& invocation) {
   CLI::App& verb = add_verb(
-      app, {"doctor", "what this machine and build can do, how fast, and what for a model",
-            "  nibble doctor                      hardware, libraries, kernels, measured limits\n"
-            "  nibble doctor gpt-oss-20b          a published shape, no files needed\n"
-            "  nibble doctor MODEL --json         will it fit, how fast can it be\n"});
+      app,
+      {"doctor", "what this machine and build can do, how fast, and what for a model",
+       "  nibble doctor                      hardware, libraries, kernels, measured limits\n"
+       "  nibble doctor gpt-oss-20b          a published shape, no files needed\n"
+       "  nibble doctor MODEL --json         will it fit, how fast can it be\n"
+       "  nibble doctor gpt-oss-120b --n-cpu-moe -1 --gpu-memory 24 --gpu-bandwidth 1000\n"
+       "                                     on a GPU of 24 GiB, experts partly in host memory\n"});
   auto flags = std::make_shared<DoctorFlags>();
   add_model_name(verb, flags->model);
   add_count(verb,
@@ -201,6 +260,14 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
             {0, std::numeric_limits<std::int32_t>::max()}, flags->max_model_len);
   add_integer(verb, {"-t,--threads", "N", "processors to measure with (default: all)"}, {0, 4096},
               flags->num_threads);
+  add_integer(verb,
+              {"--n-cpu-moe", "N",
+               "plan a GPU with the experts of N layers in host memory; -1: the fewest that fit"},
+              {-1, 4096}, flags->n_cpu_moe);
+  add_real(verb, {"--gpu-memory", "GIB", "memory of that GPU (default: of the first one found)"},
+           {0.0, 1e6}, flags->gpu_gib);
+  add_real(verb, {"--gpu-bandwidth", "GB/S", "its read bandwidth, to price its part"}, {0.0, 1e6},
+           flags->gpu_gb_s);
   add_switch(verb, "--json", flags->is_json, "one JSON object with everything")->group("Output");
   set_action(verb, invocation, [&invocation, flags] { return doctor(invocation.host, *flags); });
 }

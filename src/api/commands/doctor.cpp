@@ -89,6 +89,45 @@ Result<Shape> shape_of(const std::string& name) {
   return shape;
 }
 
+// All experts of one layer with their biases, as stored.
+std::int64_t layer_expert_bytes(const model::ModelConfig& config, bool has_mxfp4_experts) {
+  const std::int64_t elems =
+      std::int64_t{config.num_experts} * 3 * config.hidden * config.intermediate;
+  const std::int64_t biases =
+      std::int64_t{config.num_experts} * (2 * config.intermediate + config.hidden);
+  return (has_mxfp4_experts ? elems / kBlockElems * kBlockBytes : elems * kBf16Bytes) +
+         biases * kBf16Bytes;
+}
+
+void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport& report) {
+  const DoctorModel& model = *report.model;
+  const std::int64_t experts = layer_expert_bytes(shape.config, shape.has_mxfp4_experts);
+  std::int64_t gpu_bytes = options.gpu_bytes;
+  if (gpu_bytes == 0) {
+    MachineFacts machine;
+    probe_gpu(machine);
+    gpu_bytes = machine.gpus.empty() ? 0 : machine.gpus.front().memory_bytes;
+  }
+  const Result<OffloadPlan> plan =
+      plan_offload({.name = model.name,
+                    .num_layers = shape.config.num_layers,
+                    .layer_expert_bytes = experts,
+                    .other_bytes = model.weight_bytes - shape.config.num_layers * experts,
+                    .cache_bytes = model.cache_bytes,
+                    .token_expert_bytes = model.token.expert_bytes,
+                    .token_other_bytes = model.token.attention_bytes + model.token.head_bytes,
+                    .gpu_bytes = gpu_bytes,
+                    .host_bytes = model.available_bytes,
+                    .gpu_rate = options.gpu_rate,
+                    .host_rate = report.rates.read.all_cores},
+                   *options.n_cpu_moe);
+  if (plan.has_value()) {
+    report.offload = *plan;
+  } else {
+    report.offload_refusal = plan.error();
+  }
+}
+
 }  // namespace
 
 TokenCost token_cost(const model::ModelConfig& config, bool has_mxfp4_experts) {
@@ -131,8 +170,9 @@ void predict(DoctorModel& model, const DoctorRates& rates) {
 
 Result<DoctorReport> doctor(const DoctorOptions& options) {
   DoctorReport report;
+  Shape shape;
   if (!options.model.empty()) {
-    NIBBLE_ASSIGN_OR_RETURN(const Shape shape, shape_of(options.model));
+    NIBBLE_ASSIGN_OR_RETURN(shape, shape_of(options.model));
     DoctorModel& model = report.model.emplace();
     model.name = options.model;
     model.token = token_cost(shape.config, shape.has_mxfp4_experts);
@@ -149,6 +189,9 @@ Result<DoctorReport> doctor(const DoctorOptions& options) {
     probe_host(machine);
     report.model->available_bytes = machine.available_bytes;
     predict(*report.model, report.rates);
+    if (options.n_cpu_moe.has_value()) {
+      add_offload(options, shape, report);
+    }
   }
   return report;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "api/commands/offload.h"
 #include "nibble/capabilities.h"
 #include "nibble/status.h"
 
@@ -19,6 +20,11 @@ struct DoctorOptions {
   std::string model;               // a checkpoint folder or one of preset_names(); empty: none
   std::int32_t max_model_len = 0;  // tokens of context to hold; 0: the model's
   std::int32_t num_threads = 0;    // 0: all available
+  // A GPU that may be too small: its experts' layers in host memory, -1 for the fewest that fit.
+  // Nothing is planned without this.
+  std::optional<std::int32_t> n_cpu_moe;
+  std::int64_t gpu_bytes = 0;  // 0: the first GPU found
+  double gpu_rate = 0.0;       // bytes a second; 0: unknown, the GPU's part is not priced
 };
 
 // Bytes and operations a second.
@@ -60,6 +66,8 @@ struct DoctorReport {
   Capabilities capabilities;
   DoctorRates rates;
   std::optional<DoctorModel> model;
+  std::optional<OffloadPlan> offload;  // when asked for and it fits
+  Status offload_refusal;              // when asked for and it does not
 };
 
 // Measures for about a second. kNotFound and kCorrupt: the model. A machine that can run nothing,

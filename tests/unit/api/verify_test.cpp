@@ -38,8 +38,8 @@ TEST(Verify, KernelsOfThisMachineAreWithinTheBoundInBothActivations) {
     const VerifyReport report = verify_tiny(activation);
     EXPECT_TRUE(report.is_ok) << report.activation;
     for (const VerifyRow& row : report.rows) {
-      EXPECT_TRUE(row.is_within_bound) << row.layer << ' ' << row.block << ' '
-                                       << row.relative_difference;
+      EXPECT_TRUE(row.is_within_bound)
+          << row.layer << ' ' << row.block << ' ' << row.relative_difference;
     }
   }
 }
