@@ -169,7 +169,9 @@ std::string timings_text(const Response& response, const EngineInfo& info) {
       usage.prompt_tokens, per_second(usage.prompt_tokens, t.prefill_ms), usage.completion_tokens,
       per_second(decoded(response), t.decode_ms), (info.load_ms + t.queue_ms + t.prefill_ms) / 1e3);
   if (response.finish_reason == FinishReason::kLength) {
-    text += "; cut off at the token limit";
+    const bool has_answer = response.reasoning.empty() || !response.content.empty();
+    text += has_answer ? "; cut off at the token limit"
+                       : "; cut off at the token limit while reasoning";
   }
   return text;
 }

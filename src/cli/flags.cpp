@@ -195,6 +195,11 @@ void add_sampling_flags(CLI::App& app, SamplingParams& sampling) {
             ->allow_extra_args(false));
 }
 
+Outcome find_folder(const Host& host, const ModelFlags& flags) {
+  const Result<std::string> folder = find_model(flags.model, model_places(host.executable));
+  return folder ? done() : failed(folder.error(), During::kLoad);
+}
+
 Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Session>& session) {
   Result<std::string> folder = find_model(flags.model, model_places(host.executable));
   if (!folder) {

@@ -62,6 +62,9 @@ void add_input_flags(CLI::App& app, const char* what, InputFlags& flags);
 
 void add_sampling_flags(CLI::App& app, SamplingParams& sampling);
 
+// Whether there is such a model at all: cheap, to be asked before any input is read.
+Outcome find_folder(const Host& host, const ModelFlags& flags);
+
 // Finds and loads the model.
 Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Session>& session);
 

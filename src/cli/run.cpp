@@ -183,6 +183,9 @@ Outcome run(Host& host, const RunFlags& flags) {
   if (input.ids && (input.text || input.file)) {
     return wrong_usage("want either --ids or a text, found both");
   }
+  if (Outcome found = find_folder(host, flags.model); !found.is_done()) {
+    return found;
+  }
   const bool has_prompt = input.ids || input.text || input.file || !host.in_is_terminal;
   return has_prompt ? answer_once(host, flags) : chat(host, flags);
 }

@@ -80,9 +80,9 @@ class Outputs(Case):
 
     def test_a_closed_or_full_output_is_a_failure(self):
         with open("/dev/full", "wb") as full:
-            self.assert_fails(1, "run", "-p", "Hi", "-n", "4", stdout=full,
+            self.assert_fails(1, "run", "--raw", "-p", "Hi", "-n", "4", stdout=full,
                               message="standard output: No space left on device")
-        done = subprocess.run(["bash", "-c", f"'{NIBBLE}' run -p Hi -n 4 >&-"], env=environment(),
+        done = subprocess.run(["bash", "-c", f"'{NIBBLE}' run --raw -p Hi -n 4 >&-"], env=environment(),
                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stderr, b"nibble run: standard output: Bad file descriptor\n")

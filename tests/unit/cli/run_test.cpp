@@ -168,7 +168,9 @@ TEST(Run, PrintsTheAnswerAndKeepsReasoningBack) {
 TEST(Run, SaysWhenTheTokenLimitCutTheAnswer) {
   World world;
   world.engine.response.finish_reason = FinishReason::kLength;
-  EXPECT_THAT(world.run({"run", "-p", "Hi"}).err, HasSubstr("cut off at the token limit"));
+  EXPECT_THAT(world.run({"run", "-p", "Hi"}).err, HasSubstr("; cut off at the token limit\n"));
+  world.engine.response.reasoning = "hmm";
+  EXPECT_THAT(world.run({"run", "-p", "Hi"}).err, HasSubstr("limit while reasoning\n"));
   EXPECT_EQ(world.run({"run", "-p", "Hi", "-q"}).err, "");
 }
 
@@ -261,6 +263,13 @@ TEST(Run, JsonIsTheWholeResponseAndNothingElse) {
   EXPECT_EQ(json["usage"]["total_tokens"], 5);
   EXPECT_EQ(json["usage"]["reasoning_tokens"], 1);
   EXPECT_TRUE(json["timings"].contains("prefill_ms"));
+}
+
+TEST(Run, AModelThatIsNotThereIsSaidBeforeAnyInputIsRead) {
+  World world;
+  const Ran ran = world.run({"run", "Tell me a story."});
+  EXPECT_EQ(ran.exit_code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("a prompt goes after -p"));
 }
 
 TEST(Run, ARefusedRequestIsUsage) {
