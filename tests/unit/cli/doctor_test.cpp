@@ -22,7 +22,7 @@ class Doctor : public ::testing::Test {
     report.capabilities.items = {{"cpu", "avx2", "a processor, 2 processors", true, ""},
                                  {"nccl", "", "", false, "libnccl.so.2 was not found"}};
     report.capabilities.kernels = {
-        {"moe", "moe_cpu", "cpu", "avx512", true, false, "the processor lacks avx512"}};
+        {"moe", "moe_cpu", "cpu", "avx512", true, true, false, "the processor lacks avx512"}};
     report.rates = {
         .num_threads = 2, .read = {14e9, 26e9}, .f32_isa = "avx2", .f32 = {50e9, 100e9}};
     world_.engine.diagnosis = report;
