@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/common/element.h"
+#include "kernels/gemm/gemm_cpu.h"
 
 namespace nibble::kernels {
 namespace {
@@ -10,6 +11,9 @@ constexpr Instance<GemmArgs> kInstances[] = {
     {.info = {.name = "gemm_ref"},
      .accepts = &accepts_all<GemmArgs>,
      .run = &run_reference<&gemm_ref, GemmArgs>},
+    {.info = {.name = "gemm_cpu", .backend = Backend::kCpu},
+     .accepts = &accepts_all<GemmArgs>,
+     .run = &gemm_cpu},
 };
 
 std::int64_t total_n(const GemmArgs& args) {
