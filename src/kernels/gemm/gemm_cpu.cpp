@@ -45,6 +45,7 @@ void run_tile(const GemmArgs& args, const TilePlace& place, Range inputs) {
              .num_rows = place.num_rows,
              .num_inputs = static_cast<std::int32_t>(inputs.end - inputs.begin),
              .k = args.k,
+             .x_stride = args.k,
              .weight_dtype = args.weight_dtype,
              .x_dtype = args.x_dtype});
   store_tile(args, place, inputs, sums);

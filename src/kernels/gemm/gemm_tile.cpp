@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
+#include "formats/ue8m0.h"
 #include "kernels/common/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,6 +23,7 @@ using Vector = hn::Vec<Tag>;
 constexpr std::int32_t kLanes = static_cast<std::int32_t>(hn::MaxLanes(Tag()));
 // Sums of a group live in registers: 32 of them with AVX-512 and NEON, else 16.
 constexpr std::int32_t kGroupInputs = kLanes == 16 ? 6 : 2;
+constexpr std::int64_t kScaleBlock = 32;
 
 // The last k % kLanes elements, then zeros.
 template <typename T>
@@ -55,10 +58,30 @@ struct Rows {
   HWY_INLINE const T* at(std::int64_t row, std::int64_t k) const {
     return first + row * stride + k;
   }
+  HWY_INLINE Vector load(std::int64_t row, std::int64_t k) const {
+    return load_f32(Tag(), at(row, k));
+  }
+  void skip(std::int64_t rows) { first += rows * stride; }
+};
+
+// Rows of e2m1 with a power of two for every 32 values.
+struct CodeRows {
+  const std::uint8_t* codes = nullptr;
+  const std::uint8_t* scales = nullptr;
+  std::int64_t stride = 0;
+  HWY_INLINE Vector load(std::int64_t row, std::int64_t k) const {
+    const std::int64_t at = row * stride + k;
+    const float scale = formats::ue8m0_to_f32(scales[at / kScaleBlock]);
+    return hn::Mul(load_e2m1(Tag(), codes + at / 2), hn::Set(Tag(), scale));
+  }
+  void skip(std::int64_t rows) {
+    codes += rows * stride / 2;
+    scales += rows * stride / kScaleBlock;
+  }
 };
 
 template <std::int32_t kRows, std::int32_t kInputs, typename W, typename X>
-HWY_NOINLINE void group(Rows<W> w, Rows<X> x, float* out) {
+HWY_NOINLINE void group(W w, Rows<X> x, float* out) {
   const Tag d;
   const auto k_end = static_cast<std::int32_t>(w.stride);
   Vector sums[kRows][kInputs];
@@ -72,13 +95,15 @@ HWY_NOINLINE void group(Rows<W> w, Rows<X> x, float* out) {
   std::int32_t k = 0;
   for (; k + kLanes <= k_end; k += kLanes) {
     step<kRows, kInputs>(
-        sums, [&](std::int32_t n) HWY_ATTR { return load_f32(d, w.at(n, k)); },
-        [&](std::int32_t i) HWY_ATTR { return load_f32(d, x.at(i, k)); });
+        sums, [&](std::int32_t n) HWY_ATTR { return w.load(n, k); },
+        [&](std::int32_t i) HWY_ATTR { return x.load(i, k); });
   }
-  if (k < k_end) {
-    step<kRows, kInputs>(
-        sums, [&](std::int32_t n) HWY_ATTR { return load_tail(w.at(n, k), k_end - k); },
-        [&](std::int32_t i) HWY_ATTR { return load_tail(x.at(i, k), k_end - k); });
+  if constexpr (!std::is_same_v<W, CodeRows>) {  // whose blocks are whole vectors
+    if (k < k_end) {
+      step<kRows, kInputs>(
+          sums, [&](std::int32_t n) HWY_ATTR { return load_tail(w.at(n, k), k_end - k); },
+          [&](std::int32_t i) HWY_ATTR { return load_tail(x.at(i, k), k_end - k); });
+    }
   }
 #pragma GCC unroll 8
   for (std::int32_t n = 0; n < kRows; ++n) {
@@ -91,7 +116,7 @@ HWY_NOINLINE void group(Rows<W> w, Rows<X> x, float* out) {
 
 // All inputs of a tile against kRows weight rows, in groups of at most kGroupInputs.
 template <std::int32_t kRows, typename W, typename X>
-void inputs(Rows<W> w, Rows<X> x, std::int32_t num_inputs, float* out) {
+void inputs(W w, Rows<X> x, std::int32_t num_inputs, float* out) {
   while (num_inputs > 0) {
     const std::int32_t taken = std::min(num_inputs, kGroupInputs);
     switch (taken) {
@@ -111,28 +136,36 @@ void inputs(Rows<W> w, Rows<X> x, std::int32_t num_inputs, float* out) {
 }
 
 template <typename W, typename X>
-void tile_of(const GemmTile& tile) {
-  Rows<W> w{static_cast<const W*>(tile.weight), tile.k};
-  const Rows<X> x{static_cast<const X*>(tile.x), tile.k};
+void tile_of(const GemmTile& tile, W w) {
+  const Rows<X> x{static_cast<const X*>(tile.x), tile.x_stride};
   std::int32_t row = 0;
   if (tile.num_rows == kTileRows && tile.num_inputs == 1) {
     group<kTileRows, 1>(w, x, tile.sums);
     return;
   }
-  for (; row + 4 <= tile.num_rows; row += 4, w.first += 4 * w.stride) {
+  for (; row + 4 <= tile.num_rows; row += 4, w.skip(4)) {
     inputs<4>(w, x, tile.num_inputs, tile.sums + row);
   }
-  for (; row < tile.num_rows; ++row, w.first += w.stride) {
+  for (; row < tile.num_rows; ++row, w.skip(1)) {
     inputs<1>(w, x, tile.num_inputs, tile.sums + row);
   }
 }
 
+template <typename W>
+void tile_with(const GemmTile& tile, W w) {
+  tile.x_dtype == DType::kF32 ? tile_of<W, float>(tile, w) : tile_of<W, formats::Bf16>(tile, w);
+}
+
 void run_tile(const GemmTile& tile) {
-  const bool is_x_f32 = tile.x_dtype == DType::kF32;
-  if (tile.weight_dtype == DType::kF32) {
-    is_x_f32 ? tile_of<float, float>(tile) : tile_of<float, formats::Bf16>(tile);
-  } else {
-    is_x_f32 ? tile_of<formats::Bf16, float>(tile) : tile_of<formats::Bf16, formats::Bf16>(tile);
+  switch (tile.weight_dtype) {
+    case DType::kF32:
+      return tile_with(tile, Rows<float>{static_cast<const float*>(tile.weight), tile.k});
+    case DType::kE2M1:
+      return tile_with(
+          tile, CodeRows{static_cast<const std::uint8_t*>(tile.weight), tile.scales, tile.k});
+    default:
+      return tile_with(tile,
+                       Rows<formats::Bf16>{static_cast<const formats::Bf16*>(tile.weight), tile.k});
   }
 }
 

@@ -11,18 +11,22 @@ inline constexpr std::int32_t kTileRows = 8;     // weight rows of a tile
 inline constexpr std::int32_t kTileInputs = 48;  // most rows of x in a call
 
 struct GemmTile {
-  const void* weight = nullptr;  // [num_rows, k]
-  const void* x = nullptr;       // [num_inputs, k]
-  float* sums = nullptr;         // [num_inputs, kTileRows]
-  std::int32_t num_rows = 0;     // 1 .. kTileRows
-  std::int32_t num_inputs = 0;   // 1 .. kTileInputs
-  std::int32_t k = 0;
-  DType weight_dtype = DType::kBF16;
+  const void* weight =
+      nullptr;  // [num_rows, k]; kE2M1: two values a byte, the first in the low bits
+  const std::uint8_t* scales = nullptr;  // [num_rows, k / 32] powers of two (ue8m0); kE2M1 only
+  const void* x = nullptr;               // [num_inputs, x_stride]
+  float* sums = nullptr;                 // [num_inputs, kTileRows]
+  std::int32_t num_rows = 0;             // 1 .. kTileRows
+  std::int32_t num_inputs = 0;           // 1 .. kTileInputs
+  std::int32_t k = 0;                    // kE2M1: multiple of 32
+  std::int64_t x_stride = 0;             // elements from a row of x to the next
+  DType weight_dtype = DType::kBF16;     // kF32, kBF16 or kE2M1
   DType x_dtype = DType::kF32;
 };
 
 // sums[i, n] = sum_k x[i, k] * weight[n, k]. Lane j of one vector sums the elements k = j modulo
-// the lanes in ascending order, then the lanes are added: an order that `k` alone fixes.
+// the lanes in ascending order, then the lanes are added: an order that `k` alone fixes. Weights of
+// e2m1 are scaled before the product, which is exact.
 void gemm_tile(const GemmTile& tile);
 
 }  // namespace nibble::kernels

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "kernels/common/element.h"
+#include "kernels/moe/moe_cpu.h"
+#include "kernels/moe/moe_workspace.h"
 
 namespace nibble::kernels {
 namespace {
@@ -13,6 +15,9 @@ constexpr Instance<MoeArgs> kInstances[] = {
     {.info = {.name = "moe_ref"},
      .accepts = &accepts_all<MoeArgs>,
      .run = &run_reference<&moe_ref, MoeArgs>},
+    {.info = {.name = "moe_cpu", .backend = Backend::kCpu},
+     .accepts = &accepts_all<MoeArgs>,
+     .run = &moe_cpu},
 };
 
 Status validate(const MoeArgs& args) {
@@ -34,6 +39,11 @@ Status validate(const MoeArgs& args) {
       return error(Code::kInvalidArgument, "moe: want expert ids in 0..{}, got {} for token {}",
                    args.num_experts - 1, args.ids[i], i / args.top_k);
     }
+  }
+  const std::int64_t wanted = moe_workspace_bytes(args, args.num_tokens);
+  if (static_cast<std::int64_t>(args.workspace.size()) < wanted) {
+    return error(Code::kInvalidArgument, "moe: want a workspace of {} bytes, got {}", wanted,
+                 args.workspace.size());
   }
   return {};
 }
@@ -63,7 +73,11 @@ std::int64_t moe_flops(const MoeArgs& args) {
   return 6 * std::int64_t{args.num_tokens} * args.top_k * args.hidden * args.intermediate;
 }
 
-std::int64_t moe_workspace_bytes(const MoeArgs& /*args*/, std::int32_t /*num_tokens*/) { return 0; }
+std::int64_t moe_workspace_bytes(const MoeArgs& args, std::int32_t num_tokens) {
+  MoeArgs sizes = args;
+  sizes.workspace = {};
+  return lay_out_workspace(sizes, num_tokens).bytes;
+}
 
 Status moe(const MoeArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));

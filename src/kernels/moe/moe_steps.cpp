@@ -1,0 +1,175 @@
+#include "kernels/moe/moe_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/common/element.h"
+#include "kernels/common/parallel.h"
+#include "kernels/gemm/gemm_tile.h"
+#include "kernels/moe/moe_workspace.h"
+
+namespace nibble::kernels {
+namespace {
+
+// Below this many products a call costs less than waking the pool.
+constexpr std::int64_t kInlineProducts = 1 << 15;
+
+class ExpertRun {
+ public:
+  ExpertRun(const MoeArgs& args, const ExpertMath& math)
+      : args_(args), math_(math), work_(lay_out_workspace(args, args.num_tokens)) {}
+
+  void run(const Exec& exec) {
+    const std::int64_t pairs = std::int64_t{args_.num_tokens} * args_.top_k;
+    sort_by_expert(args_, work_);
+    for_rows(exec, pairs, args_.hidden, [&](Range range) { gather(range); });
+    const std::int64_t products = pairs * args_.hidden * args_.intermediate;
+    if (num_workers(exec) == 1 || products < kInlineProducts) {
+      gate_up(1, 0);
+      down(1, 0);
+      return;
+    }
+    const int workers = num_workers(exec);
+    exec.pool->run([&](int worker) { gate_up(workers, worker); });
+    exec.pool->run([&](int worker) { down(workers, worker); });
+  }
+
+ private:
+  std::int64_t stored_col(std::int64_t col) const {
+    return math_.splits_pairs ? col / 64 * 64 + col % 2 * 32 + col % 64 / 2 : col;
+  }
+  void gather(Range pairs) const;
+  void gate_up(int workers, int worker) const;
+  void down(int workers, int worker) const;
+  void store_h(std::int64_t expert, std::int64_t tile, Range inputs, const float* sums) const;
+  void store_y(std::int64_t expert, std::int64_t tile, Range inputs, const float* sums) const;
+  void combine(Range columns) const;
+  template <typename Store>
+  void multiply(const ExpertTile& given, std::int64_t num_rows, Range tiles, Store&& store) const;
+
+  const MoeArgs& args_;
+  const ExpertMath& math_;
+  MoeWorkspace work_;
+};
+
+// Rows of x in the order of their experts; zeros where a row of x or h is padded.
+void ExpertRun::gather(Range pairs) const {
+  const std::int64_t element_bytes = dtype_bits(args_.x_dtype) / 8;
+  for (std::int64_t pair = pairs.begin; pair < pairs.end; ++pair) {
+    const std::int64_t token = work_.routed[pair] / args_.top_k;
+    const void* from = element_at(args_.x, args_.x_dtype, token * args_.hidden);
+    std::byte* to = work_.x + pair * work_.x_row_bytes;
+    if (!math_.splits_pairs) {
+      std::memcpy(to, from, static_cast<std::size_t>(args_.hidden * element_bytes));
+      continue;
+    }
+    const auto last = static_cast<std::size_t>(64 * element_bytes);
+    std::memset(to + work_.x_row_bytes - last, 0, last);
+    std::memset(work_.h + (pair + 1) * work_.h_row_bytes - last, 0, last);
+    for (std::int64_t col = 0; col < args_.hidden; ++col) {
+      std::memcpy(to + stored_col(col) * element_bytes,
+                  static_cast<const std::byte*>(from) + col * element_bytes,
+                  static_cast<std::size_t>(element_bytes));
+    }
+  }
+}
+
+// The tiles of every expert in use, over its inputs. `given` holds what all tiles share.
+template <typename Store>
+void ExpertRun::multiply(const ExpertTile& given, std::int64_t num_rows, Range tiles,
+                         Store&& store) const {
+  alignas(64) float sums[kTileInputs * kTileRows];
+  ExpertTile tile = given;
+  tile.sums = sums;
+  tile.x_dtype = args_.x_dtype;
+  for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
+    const std::int64_t end = work_.first[expert + 1];
+    for (std::int64_t input = work_.first[expert]; input < end; input += kTileInputs) {
+      const Range inputs{input, std::min<std::int64_t>(end, input + kTileInputs)};
+      tile.x = given.x + input * given.x_row_bytes;
+      tile.num_inputs = static_cast<std::int32_t>(inputs.end - inputs.begin);
+      for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
+        tile.row = expert * num_rows + i * kTileRows;
+        math_.tile(tile);
+        store(expert, i, inputs, sums);
+      }
+    }
+  }
+}
+
+void ExpertRun::gate_up(int workers, int worker) const {
+  const std::int64_t num_rows = std::int64_t{2} * args_.intermediate;
+  multiply({.weight = &args_.gate_up.weight,
+            .x = work_.x,
+            .x_row_bytes = work_.x_row_bytes,
+            .cols = args_.hidden},
+           num_rows, split_range(num_rows / kTileRows, workers, worker),
+           [this](auto... rest) { store_h(rest...); });
+}
+
+void ExpertRun::store_h(std::int64_t expert, std::int64_t tile, Range inputs,
+                        const float* sums) const {
+  const std::int64_t row = tile * kTileRows;
+  const formats::Bf16* bias = args_.gate_up.bias;
+  float biases[kTileRows] = {};
+  for (std::int64_t i = 0; i < kTileRows && bias != nullptr; ++i) {
+    biases[i] = bf16_to_f32(bias[expert * 2 * args_.intermediate + row + i]);
+  }
+  for (std::int64_t input = inputs.begin; input < inputs.end; ++input, sums += kTileRows) {
+    std::byte* h = work_.h + input * work_.h_row_bytes;
+    for (std::int64_t i = 0; i < kTileRows; i += 2) {
+      const float gate = std::min(sums[i] + biases[i], args_.limit);
+      const float up = std::clamp(sums[i + 1] + biases[i + 1], -args_.limit, args_.limit);
+      const float value = (up + 1.0F) * (gate / (1.0F + std::exp(-args_.alpha * gate)));
+      store_element(h, args_.x_dtype, stored_col((row + i) / 2), value);
+    }
+  }
+}
+
+// A worker's rows are the same for every expert, so it can combine their results at once.
+void ExpertRun::down(int workers, int worker) const {
+  const Range tiles = split_range(args_.hidden / kTileRows, workers, worker);
+  multiply({.weight = &args_.down.weight,
+            .x = work_.h,
+            .x_row_bytes = work_.h_row_bytes,
+            .cols = args_.intermediate},
+           args_.hidden, tiles, [this](auto... rest) { store_y(rest...); });
+  combine({tiles.begin * kTileRows, tiles.end * kTileRows});
+}
+
+void ExpertRun::store_y(std::int64_t expert, std::int64_t tile, Range inputs,
+                        const float* sums) const {
+  const std::int64_t column = tile * kTileRows;
+  const formats::Bf16* bias = args_.down.bias;
+  for (std::int64_t input = inputs.begin; input < inputs.end; ++input, sums += kTileRows) {
+    float* y = work_.y + input * args_.hidden + column;
+    for (std::int64_t i = 0; i < kTileRows; ++i) {
+      y[i] = bias == nullptr ? sums[i]
+                             : sums[i] + bf16_to_f32(bias[expert * args_.hidden + column + i]);
+    }
+  }
+}
+
+void ExpertRun::combine(Range columns) const {
+  const std::int64_t count = columns.end - columns.begin;
+  for (std::int64_t token = 0; token < args_.num_tokens; ++token) {
+    float* out = args_.out + token * args_.hidden + columns.begin;
+    for (std::int64_t routed = token * args_.top_k; routed < (token + 1) * args_.top_k; ++routed) {
+      const float* y = work_.y + work_.position[routed] * std::int64_t{args_.hidden};
+      const float weight = args_.weights[routed];
+      for (std::int64_t i = 0; i < count; ++i) {
+        out[i] += weight * y[columns.begin + i];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Status run_experts(const MoeArgs& args, const Exec& exec, const ExpertMath& math) {
+  ExpertRun(args, math).run(exec);
+  return {};
+}
+
+}  // namespace nibble::kernels

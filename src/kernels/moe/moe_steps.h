@@ -1,0 +1,35 @@
+// The expert products on a CPU, but for the inner products themselves, which every instruction set
+// brings along: sorting by expert, both products, activation, combination.
+//
+// A worker owns a range of weight rows of every expert in use, so weights are read once, each
+// worker's from memory in order. The sums of a row do not depend on the other rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/moe/moe.h"
+
+namespace nibble::kernels {
+
+// kTileRows rows of an expert's matrix with the inputs of its tokens.
+struct ExpertTile {
+  const ExpertRows* weight = nullptr;
+  std::int64_t row = 0;          // the first, counted over all experts
+  const std::byte* x = nullptr;  // [num_inputs] rows as `place` lays them
+  std::int64_t x_row_bytes = 0;
+  float* sums = nullptr;        // [num_inputs, kTileRows]
+  std::int32_t num_inputs = 0;  // 1 .. kTileInputs
+  std::int32_t cols = 0;
+  DType x_dtype = DType::kF32;
+};
+
+struct ExpertMath {
+  void (*tile)(const ExpertTile& tile) = nullptr;
+  // Inputs lie in groups of 64: first the 32 values of even index, then the odd ones.
+  bool splits_pairs = false;
+};
+
+Status run_experts(const MoeArgs& args, const Exec& exec, const ExpertMath& math);
+
+}  // namespace nibble::kernels
