@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/attention/attention_cpu.h"
 #include "kernels/common/element.h"
 
 namespace nibble::kernels {
@@ -12,6 +13,9 @@ constexpr Instance<AttentionArgs> kInstances[] = {
     {.info = {.name = "attention_ref"},
      .accepts = &accepts_all<AttentionArgs>,
      .run = &run_reference<&attention_ref, AttentionArgs>},
+    {.info = {.name = "attention_cpu", .backend = Backend::kCpu},
+     .accepts = &accepts_all<AttentionArgs>,
+     .run = &attention_cpu},
 };
 
 Status validate(const AttentionArgs& args) {
@@ -38,9 +42,9 @@ Status validate(const AttentionArgs& args) {
 
 std::span<const Instance<AttentionArgs>> attention_instances() { return kInstances; }
 
-std::int64_t attention_workspace_bytes(const AttentionArgs& /*args*/, std::int32_t /*num_rows*/,
-                                       std::int32_t /*max_position*/, int /*num_workers*/) {
-  return 0;
+std::int64_t attention_workspace_bytes(const AttentionArgs& args, std::int32_t /*num_rows*/,
+                                       std::int32_t /*max_position*/, int num_workers) {
+  return attention_cpu_workspace_bytes(args.head_dim, num_workers);
 }
 
 std::int64_t attention_bytes(const AttentionArgs& args) {

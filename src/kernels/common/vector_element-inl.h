@@ -68,7 +68,7 @@ HWY_INLINE void store_f32(D d, hn::Vec<D> value, float* to) {
 
 // To nearest even, NaN kept: bit for bit formats::f32_to_bf16.
 template <class D>
-HWY_INLINE void store_f32(D d, hn::Vec<D> value, formats::Bf16* to) {
+HWY_INLINE void store_f32([[maybe_unused]] D d, hn::Vec<D> value, formats::Bf16* to) {
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
   const hn::Rebind<std::uint16_t, D> dh;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/common/element.h"
+#include "kernels/convert/gather_rows_cpu.h"
 
 namespace nibble::kernels {
 namespace {
@@ -26,6 +27,9 @@ constexpr Instance<GatherRowsArgs> kInstances[] = {
     {.info = {.name = "gather_rows_ref"},
      .accepts = &accepts_all<GatherRowsArgs>,
      .run = &run_reference<&gather_rows_ref, GatherRowsArgs>},
+    {.info = {.name = "gather_rows_cpu", .backend = Backend::kCpu},
+     .accepts = &accepts_all<GatherRowsArgs>,
+     .run = &gather_rows_cpu},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/common/element.h"
+#include "kernels/norm/rms_norm_cpu.h"
 
 namespace nibble::kernels {
 namespace {
@@ -10,6 +11,9 @@ constexpr Instance<RmsNormArgs> kInstances[] = {
     {.info = {.name = "rms_norm_ref"},
      .accepts = &accepts_all<RmsNormArgs>,
      .run = &run_reference<&rms_norm_ref, RmsNormArgs>},
+    {.info = {.name = "rms_norm_cpu", .backend = Backend::kCpu},
+     .accepts = &accepts_all<RmsNormArgs>,
+     .run = &rms_norm_cpu},
 };
 
 Status validate(const RmsNormArgs& args) {

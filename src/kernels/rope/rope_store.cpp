@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/common/element.h"
+#include "kernels/rope/rope_store_cpu.h"
 
 namespace nibble::kernels {
 namespace {
@@ -10,6 +11,9 @@ constexpr Instance<RopeStoreArgs> kInstances[] = {
     {.info = {.name = "rope_store_ref"},
      .accepts = &accepts_all<RopeStoreArgs>,
      .run = &run_reference<&rope_store_ref, RopeStoreArgs>},
+    {.info = {.name = "rope_store_cpu", .backend = Backend::kCpu},
+     .accepts = &fits_rope_store_cpu,
+     .run = &rope_store_cpu},
 };
 
 Status validate(const RopeStoreArgs& args) {
