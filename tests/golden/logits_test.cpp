@@ -1,16 +1,14 @@
 // Teacher-forced logits against those of transformers, in float32, at every position that the
 // golden files give: past the window's edge at 128 and past 1,000 tokens.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <string>
 
 #include "model/model.h"
-#include "weights/safetensors.h"
+#include "support/golden_logits.h"
 
 namespace nibble::model {
 namespace {
@@ -18,42 +16,7 @@ namespace {
 // The promise. docs/numerics.md derives what float32 sums of these sizes can differ by.
 constexpr float kBound = 1e-3F;
 
-struct Golden {
-  std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> positions;
-  std::vector<float> logits;  // [positions, vocab]
-};
-
-template <typename Element>
-std::vector<Element> elements(const TensorView& view) {
-  std::vector<Element> out(static_cast<std::size_t>(view.num_elems()));
-  std::memcpy(out.data(), view.data, static_cast<std::size_t>(view.bytes()));
-  return out;
-}
-
-// By name: "short", "window", "long", or the number of a dialogue.
-std::map<std::string, Golden> read_golden(const std::string& path) {
-  std::map<std::string, Golden> out;
-  const Result<weights::SafetensorsFile> file = weights::SafetensorsFile::open(path);
-  if (!file) {
-    ADD_FAILURE() << file.error().message();
-    return out;
-  }
-  for (const weights::TensorEntry& entry : file->header().tensors) {
-    const std::size_t dot = entry.name.find('.');
-    Golden& golden = out[entry.name.substr(0, dot)];
-    const std::string field = entry.name.substr(dot + 1);
-    const TensorView view = file->view(entry);
-    if (field == "ids") {
-      golden.ids = elements<std::int32_t>(view);
-    } else if (field == "positions") {
-      golden.positions = elements<std::int32_t>(view);
-    } else if (field == "logits") {
-      golden.logits = elements<float>(view);
-    }
-  }
-  return out;
-}
+using Golden = testing_support::GoldenSequence;
 
 constexpr std::int32_t kPage = 16;
 
@@ -153,7 +116,7 @@ TEST_P(GoldenLogits, AgreeAtEveryGivenPosition) {
   const Case& c = GetParam();
   const std::string source = NIBBLE_SOURCE_DIR "/";
   const std::map<std::string, Golden> golden =
-      read_golden(source + "tests/golden/" + c.golden + "/golden.safetensors");
+      testing_support::read_golden(source + "tests/golden/" + c.golden + "/golden.safetensors");
   ASSERT_FALSE(golden.empty());
   Replay replay(source + c.model, c.kernels, 1312, c.chunk);
   ASSERT_TRUE(replay.is_loaded());
