@@ -7,6 +7,10 @@
 namespace nibble::kernels {
 namespace {
 
+[[maybe_unused]] bool is_bf16(const GemmArgs& args) {
+  return args.x_dtype == DType::kBF16 && args.weight_dtype == DType::kBF16;
+}
+
 constexpr Instance<GemmArgs> kInstances[] = {
     {.info = {.name = "gemm_ref"},
      .accepts = &accepts_all<GemmArgs>,
@@ -14,6 +18,11 @@ constexpr Instance<GemmArgs> kInstances[] = {
     {.info = {.name = "gemm_cpu", .backend = Backend::kCpu},
      .accepts = &accepts_all<GemmArgs>,
      .run = &gemm_cpu},
+#if defined(__x86_64__)
+    {.info = {.name = "gemm_cpu_avx512bf16", .backend = Backend::kCpu, .isa = CpuIsa::kAvx512Bf16},
+     .accepts = &is_bf16,
+     .run = &gemm_cpu_avx512bf16},
+#endif
 };
 
 std::int64_t total_n(const GemmArgs& args) {

@@ -14,6 +14,8 @@ constexpr std::int64_t kInputBytes = 512 * 1024;
 // Below this many products a call costs less than waking the pool.
 constexpr std::int64_t kInlineProducts = 1 << 15;
 
+using TileFn = void (*)(const GemmTile& tile);
+
 std::int64_t tiles_of(const GemmPart& part) {
   return (std::int64_t{part.n} + kTileRows - 1) / kTileRows;
 }
@@ -37,22 +39,22 @@ void store_tile(const GemmArgs& args, const TilePlace& place, Range inputs, cons
   }
 }
 
-void run_tile(const GemmArgs& args, const TilePlace& place, Range inputs) {
+void run_tile(const GemmArgs& args, TileFn multiply, const TilePlace& place, Range inputs) {
   alignas(64) float sums[kTileInputs * kTileRows];
-  gemm_tile({.weight = element_at(place.part->weight, args.weight_dtype, place.row * args.k),
-             .x = element_at(args.x, args.x_dtype, inputs.begin * args.k),
-             .sums = sums,
-             .num_rows = place.num_rows,
-             .num_inputs = static_cast<std::int32_t>(inputs.end - inputs.begin),
-             .k = args.k,
-             .x_stride = args.k,
-             .weight_dtype = args.weight_dtype,
-             .x_dtype = args.x_dtype});
+  multiply({.weight = element_at(place.part->weight, args.weight_dtype, place.row * args.k),
+            .x = element_at(args.x, args.x_dtype, inputs.begin * args.k),
+            .sums = sums,
+            .num_rows = place.num_rows,
+            .num_inputs = static_cast<std::int32_t>(inputs.end - inputs.begin),
+            .k = args.k,
+            .x_stride = args.k,
+            .weight_dtype = args.weight_dtype,
+            .x_dtype = args.x_dtype});
   store_tile(args, place, inputs, sums);
 }
 
 // Tiles count over all parts, in order.
-void run_tiles(const GemmArgs& args, Range tiles, Range inputs) {
+void run_tiles(const GemmArgs& args, TileFn multiply, Range tiles, Range inputs) {
   std::int64_t first = 0;
   std::int64_t column = 0;
   for (const GemmPart& part : args.parts) {
@@ -63,7 +65,7 @@ void run_tiles(const GemmArgs& args, Range tiles, Range inputs) {
       const std::int64_t row = tile * kTileRows;
       const auto num_rows =
           static_cast<std::int32_t>(std::min<std::int64_t>(kTileRows, part.n - row));
-      run_tile(args, {&part, row, column, num_rows}, inputs);
+      run_tile(args, multiply, {&part, row, column, num_rows}, inputs);
     }
     first += count;
     column += part.n;
@@ -75,9 +77,7 @@ std::int64_t inputs_at_once(const GemmArgs& args) {
   return std::clamp<std::int64_t>(kInputBytes / row_bytes / 6 * 6, 6, kTileInputs);
 }
 
-}  // namespace
-
-Status gemm_cpu(const GemmArgs& args, const Exec& exec) {
+Status run_gemm(const GemmArgs& args, const Exec& exec, TileFn multiply) {
   std::int64_t num_tiles = 0;
   for (const GemmPart& part : args.parts) {
     num_tiles += tiles_of(part);
@@ -85,7 +85,7 @@ Status gemm_cpu(const GemmArgs& args, const Exec& exec) {
   const auto work = [&](Range tiles) {
     const std::int64_t step = inputs_at_once(args);
     for (std::int64_t first = 0; first < args.rows; first += step) {
-      run_tiles(args, tiles, {first, std::min<std::int64_t>(first + step, args.rows)});
+      run_tiles(args, multiply, tiles, {first, std::min<std::int64_t>(first + step, args.rows)});
     }
   };
   const std::int64_t products = num_tiles * kTileRows * args.k * args.rows;
@@ -96,5 +96,15 @@ Status gemm_cpu(const GemmArgs& args, const Exec& exec) {
   }
   return {};
 }
+
+}  // namespace
+
+Status gemm_cpu(const GemmArgs& args, const Exec& exec) { return run_gemm(args, exec, &gemm_tile); }
+
+#if defined(__x86_64__)
+Status gemm_cpu_avx512bf16(const GemmArgs& args, const Exec& exec) {
+  return run_gemm(args, exec, &gemm_tile_avx512bf16);
+}
+#endif
 
 }  // namespace nibble::kernels

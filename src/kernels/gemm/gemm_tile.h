@@ -29,4 +29,9 @@ struct GemmTile {
 // e2m1 are scaled before the product, which is exact.
 void gemm_tile(const GemmTile& tile);
 
+// The same for x of bf16 with weights of bf16 or e2m1, in pairs: lane j sums elements 2j and 2j + 1
+// of every 32. With e2m1, x lies in groups of 64, zeros behind the last: first the 32 values of
+// even index, then the odd ones; a group's sum is scaled, then added. AVX512-BF16 only.
+void gemm_tile_avx512bf16(const GemmTile& tile);
+
 }  // namespace nibble::kernels

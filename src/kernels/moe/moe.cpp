@@ -11,6 +11,10 @@
 namespace nibble::kernels {
 namespace {
 
+[[maybe_unused]] bool is_bf16(const MoeArgs& args) {
+  return args.x_dtype == DType::kBF16 && args.gate_up.weight.index() == args.down.weight.index();
+}
+
 constexpr Instance<MoeArgs> kInstances[] = {
     {.info = {.name = "moe_ref"},
      .accepts = &accepts_all<MoeArgs>,
@@ -18,6 +22,11 @@ constexpr Instance<MoeArgs> kInstances[] = {
     {.info = {.name = "moe_cpu", .backend = Backend::kCpu},
      .accepts = &accepts_all<MoeArgs>,
      .run = &moe_cpu},
+#if defined(__x86_64__)
+    {.info = {.name = "moe_cpu_avx512bf16", .backend = Backend::kCpu, .isa = CpuIsa::kAvx512Bf16},
+     .accepts = &is_bf16,
+     .run = &moe_cpu_avx512bf16},
+#endif
 };
 
 Status validate(const MoeArgs& args) {

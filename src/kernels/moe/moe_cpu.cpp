@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kScaleBlock = 32;
 
+template <auto kMultiply>
 void run_tile(const ExpertTile& tile) {
   GemmTile dense{.x = tile.x,
                  .sums = tile.sums,
@@ -24,13 +25,21 @@ void run_tile(const ExpertTile& tile) {
   } else {
     dense.weight = std::get<Bf16Rows>(*tile.weight).values + first;
   }
-  gemm_tile(dense);
+  kMultiply(dense);
 }
 
 }  // namespace
 
 Status moe_cpu(const MoeArgs& args, const Exec& exec) {
-  return run_experts(args, exec, {.tile = &run_tile});
+  return run_experts(args, exec, {.tile = &run_tile<&gemm_tile>});
 }
+
+#if defined(__x86_64__)
+Status moe_cpu_avx512bf16(const MoeArgs& args, const Exec& exec) {
+  return run_experts(args, exec,
+                     {.tile = &run_tile<&gemm_tile_avx512bf16>,
+                      .splits_pairs = std::holds_alternative<Mxfp4Rows>(args.gate_up.weight)});
+}
+#endif
 
 }  // namespace nibble::kernels

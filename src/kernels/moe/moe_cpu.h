@@ -6,5 +6,7 @@ namespace nibble::kernels {
 
 // The vectors of this processor; weights become float32 in registers.
 Status moe_cpu(const MoeArgs& args, const Exec& exec);
+// x of bf16; e2m1 becomes bf16 in registers. Both matrices in the same format.
+Status moe_cpu_avx512bf16(const MoeArgs& args, const Exec& exec);
 
 }  // namespace nibble::kernels

@@ -15,6 +15,25 @@ namespace {
 // Below this many products a call costs less than waking the pool.
 constexpr std::int64_t kInlineProducts = 1 << 15;
 
+constexpr std::int64_t kGroup = 64;
+
+// Place of a column when the even and odd ones of a group stand apart.
+constexpr std::int64_t split_col(std::int64_t col) {
+  return col / kGroup * kGroup + col % 2 * (kGroup / 2) + col % kGroup / 2;
+}
+
+// `cols` is a multiple of 32; a last half group is filled with zeros.
+void split_pairs(const formats::Bf16* from, std::int64_t cols, formats::Bf16* to) {
+  for (; cols > 0; cols -= kGroup, from += kGroup, to += kGroup) {
+    const std::int64_t half = std::min(cols, kGroup) / 2;
+    std::fill_n(to, kGroup, formats::Bf16{});
+    for (std::int64_t i = 0; i < half; ++i) {
+      to[i] = from[2 * i];
+      to[kGroup / 2 + i] = from[2 * i + 1];
+    }
+  }
+}
+
 class ExpertRun {
  public:
   ExpertRun(const MoeArgs& args, const ExpertMath& math)
@@ -37,7 +56,7 @@ class ExpertRun {
 
  private:
   std::int64_t stored_col(std::int64_t col) const {
-    return math_.splits_pairs ? col / 64 * 64 + col % 2 * 32 + col % 64 / 2 : col;
+    return math_.splits_pairs ? split_col(col) : col;
   }
   void gather(Range pairs) const;
   void gate_up(int workers, int worker) const;
@@ -64,14 +83,9 @@ void ExpertRun::gather(Range pairs) const {
       std::memcpy(to, from, static_cast<std::size_t>(args_.hidden * element_bytes));
       continue;
     }
-    const auto last = static_cast<std::size_t>(64 * element_bytes);
-    std::memset(to + work_.x_row_bytes - last, 0, last);
-    std::memset(work_.h + (pair + 1) * work_.h_row_bytes - last, 0, last);
-    for (std::int64_t col = 0; col < args_.hidden; ++col) {
-      std::memcpy(to + stored_col(col) * element_bytes,
-                  static_cast<const std::byte*>(from) + col * element_bytes,
-                  static_cast<std::size_t>(element_bytes));
-    }
+    split_pairs(static_cast<const formats::Bf16*>(from), args_.hidden,
+                reinterpret_cast<formats::Bf16*>(to));
+    std::memset(work_.h + (pair + 1) * work_.h_row_bytes - 128, 0, 128);
   }
 }
 

@@ -16,7 +16,7 @@ namespace nibble::kernels {
 struct ExpertTile {
   const ExpertRows* weight = nullptr;
   std::int64_t row = 0;          // the first, counted over all experts
-  const std::byte* x = nullptr;  // [num_inputs] rows as `place` lays them
+  const std::byte* x = nullptr;  // [num_inputs] rows, padded to 64 columns
   std::int64_t x_row_bytes = 0;
   float* sums = nullptr;        // [num_inputs, kTileRows]
   std::int32_t num_inputs = 0;  // 1 .. kTileInputs
@@ -26,7 +26,8 @@ struct ExpertTile {
 
 struct ExpertMath {
   void (*tile)(const ExpertTile& tile) = nullptr;
-  // Inputs lie in groups of 64: first the 32 values of even index, then the odd ones.
+  // x is bf16 and inputs lie in groups of 64: first the 32 values of even index, then the odd ones,
+  // zeros behind.
   bool splits_pairs = false;
 };
 
