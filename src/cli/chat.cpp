@@ -202,7 +202,10 @@ class Chat {
     Result<Response> response = generate();
     if (!response) {
       prompt_.messages.pop_back();
-      say(fmt::format("{}\n\n", response.error().message()));
+      const bool may_be_full = response.error().code() == Code::kInvalidArgument ||
+                               response.error().code() == Code::kExhausted;
+      say(fmt::format("{}{}\n\n", response.error().message(),
+                      may_be_full ? " (/reset forgets the conversation)" : ""));
       return;
     }
     const bool is_stopped = response->finish_reason == FinishReason::kCancelled;

@@ -123,7 +123,7 @@ TEST_F(ChatLoop, SurvivesAFailedAnswerAndForgetsItsQuestion) {
   world_.engine.generate_status = Status(Code::kInvalidArgument, "the context of 10 is full");
   const Ran ran = chat({"a", "b"});
   EXPECT_EQ(ran.exit_code, 0);
-  EXPECT_THAT(ran.out, HasSubstr("the context of 10 is full"));
+  EXPECT_THAT(ran.out, HasSubstr("the context of 10 is full (/reset forgets"));
   EXPECT_EQ(messages(1), "user:b");
 }
 
