@@ -56,6 +56,7 @@ Json model_json(const DoctorModel& model) {
           {"max_model_len", model.max_model_len},
           {"available_bytes", model.available_bytes},
           {"fits", model.fits},
+          {"refusal", model.refusal},
           {"tokens_per_second", model.tokens_per_second},
           {"limit", model.limit}};
 }
@@ -147,10 +148,12 @@ std::string model_table(const DoctorModel& model) {
   Table table({{""}, {""}});
   table.add_row({"model", model.name});
   table.add_row({"weights", bytes_text(model.weight_bytes)});
-  table.add_row({"cache", fmt::format("{} for {} tokens", bytes_text(model.cache_bytes),
-                                      model.max_model_len)});
   table.add_row({"memory", fmt::format("{} available: {}", bytes_text(model.available_bytes),
                                        model.fits ? "fits" : "does not fit")});
+  if (model.fits) {
+    table.add_row({"cache", fmt::format("{} for {} tokens of context",
+                                        bytes_text(model.cache_bytes), model.max_model_len)});
+  }
   table.add_row(
       {"one token reads",
        fmt::format("{} (experts {}, attention {}, head {})", bytes_text(model.token.bytes()),
@@ -203,12 +206,7 @@ Outcome verdict(const DoctorReport& report) {
     return failed(report.offload_refusal, During::kHardware);
   }
   if (report.model && !report.offload && !report.model->fits) {
-    const DoctorModel& model = *report.model;
-    return {Exit::kDoesNotFit,
-            fmt::format("{}: want {} of weights and {} of cache, found {} of memory available; "
-                        "a smaller --max-model-len needs less cache",
-                        model.name, bytes_text(model.weight_bytes), bytes_text(model.cache_bytes),
-                        bytes_text(model.available_bytes))};
+    return {Exit::kDoesNotFit, fmt::format("{}: {}", report.model->name, report.model->refusal)};
   }
   return done();
 }

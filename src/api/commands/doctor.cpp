@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/commands/presets.h"
+#include "api/memory_fit.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "kernels/probe/probe.h"
@@ -101,6 +102,9 @@ std::int64_t layer_expert_bytes(const model::ModelConfig& config, bool has_mxfp4
 
 void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport& report) {
   const DoctorModel& model = *report.model;
+  const std::int32_t max_model_len =
+      options.max_model_len > 0 ? std::min(options.max_model_len, shape.config.max_position)
+                                : shape.config.max_position;
   const std::int64_t experts = layer_expert_bytes(shape.config, shape.has_mxfp4_experts);
   std::int64_t gpu_bytes = options.gpu_bytes;
   if (gpu_bytes == 0) {
@@ -113,7 +117,7 @@ void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport&
                     .num_layers = shape.config.num_layers,
                     .layer_expert_bytes = experts,
                     .other_bytes = model.weight_bytes - shape.config.num_layers * experts,
-                    .cache_bytes = model.cache_bytes,
+                    .cache_bytes = cache_bytes(shape.config, max_model_len),
                     .token_expert_bytes = model.token.expert_bytes,
                     .token_other_bytes = model.token.attention_bytes + model.token.head_bytes,
                     .gpu_bytes = gpu_bytes,
@@ -158,8 +162,24 @@ std::int64_t cache_bytes(const model::ModelConfig& config, std::int32_t max_mode
   return tokens * token_bytes;
 }
 
+void judge_fit(DoctorModel& model, const model::ModelConfig& config, std::int32_t max_model_len) {
+  EngineOptions options;
+  options.max_model_len = max_model_len;
+  const Result<EnginePlan> plan =
+      plan_engine(options, config, model.weight_bytes, model.available_bytes);
+  model.fits = plan.has_value();
+  if (!model.fits) {
+    model.refusal = plan.error().message();
+    return;
+  }
+  model.max_model_len = plan->model.max_position;
+  for (const model::CacheGroup group : {model::CacheGroup::kFull, model::CacheGroup::kWindow}) {
+    model.cache_bytes += plan->model.num_pages[static_cast<int>(group)] *
+                         model::page_bytes(config, plan->model, group);
+  }
+}
+
 void predict(DoctorModel& model, const DoctorRates& rates) {
-  model.fits = model.weight_bytes + model.cache_bytes <= model.available_bytes;
   const double peak = std::max(rates.bf16.all_cores, rates.f32.all_cores);
   const double by_memory = rates.read.all_cores / static_cast<double>(model.token.bytes());
   const double by_arithmetic = peak / static_cast<double>(model.token.flops);
@@ -173,22 +193,19 @@ Result<DoctorReport> doctor(const DoctorOptions& options) {
   Shape shape;
   if (!options.model.empty()) {
     NIBBLE_ASSIGN_OR_RETURN(shape, shape_of(options.model));
+  }
+  report.capabilities = capabilities();
+  report.rates = measure(options.num_threads);
+  if (!options.model.empty()) {
+    MachineFacts machine;
+    probe_host(machine);
     DoctorModel& model = report.model.emplace();
     model.name = options.model;
     model.token = token_cost(shape.config, shape.has_mxfp4_experts);
     model.weight_bytes = shape.weight_bytes;
-    model.max_model_len = options.max_model_len > 0
-                              ? std::min(options.max_model_len, shape.config.max_position)
-                              : shape.config.max_position;
-    model.cache_bytes = cache_bytes(shape.config, model.max_model_len);
-  }
-  report.capabilities = capabilities();
-  report.rates = measure(options.num_threads);
-  if (report.model) {
-    MachineFacts machine;
-    probe_host(machine);
-    report.model->available_bytes = machine.available_bytes;
-    predict(*report.model, report.rates);
+    model.available_bytes = machine.available_bytes;
+    judge_fit(model, shape.config, options.max_model_len);
+    predict(model, report.rates);
     if (options.n_cpu_moe.has_value()) {
       add_offload(options, shape, report);
     }

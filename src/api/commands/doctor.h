@@ -18,7 +18,7 @@ namespace nibble::commands {
 
 struct DoctorOptions {
   std::string model;               // a checkpoint folder or one of preset_names(); empty: none
-  std::int32_t max_model_len = 0;  // tokens of context to hold; 0: the model's
+  std::int32_t max_model_len = 0;  // tokens of context to hold; 0: as many as fit
   std::int32_t num_threads = 0;    // 0: all available
   // A GPU that may be too small: its experts' layers in host memory, -1 for the fewest that fit.
   // Nothing is planned without this.
@@ -53,13 +53,14 @@ struct TokenCost {
 struct DoctorModel {
   std::string name;
   TokenCost token;
-  std::int64_t weight_bytes = 0;  // files
-  std::int64_t cache_bytes = 0;   // keys and values of one sequence of `max_model_len` in bf16
-  std::int32_t max_model_len = 0;
+  std::int64_t weight_bytes = 0;     // files
   std::int64_t available_bytes = 0;  // memory now
-  bool fits = false;
-  double tokens_per_second = 0.0;  // upper bound at batch 1
-  std::string limit;               // what sets it: "memory bandwidth" or "arithmetic"
+  bool fits = false;                 // as `nibble run` decides, by the same rule
+  std::string refusal;               // when it does not: why, with the numbers
+  std::int32_t max_model_len = 0;    // tokens of context that will be held
+  std::int64_t cache_bytes = 0;      // of that context
+  double tokens_per_second = 0.0;    // upper bound at batch 1
+  std::string limit;                 // what sets it: "memory bandwidth" or "arithmetic"
 };
 
 struct DoctorReport {
@@ -76,8 +77,11 @@ Result<DoctorReport> doctor(const DoctorOptions& options);
 
 // The parts that need no measuring.
 TokenCost token_cost(const model::ModelConfig& config, bool has_mxfp4_experts);
+// Keys and values of one sequence in bf16; window layers hold the window.
 std::int64_t cache_bytes(const model::ModelConfig& config, std::int32_t max_model_len);
-// Fills `fits`, `tokens_per_second` and `limit` from the rest and the rates.
+// Fills `fits` and what follows from it; `model` has weights and available memory.
+void judge_fit(DoctorModel& model, const model::ModelConfig& config, std::int32_t max_model_len);
+// Fills `tokens_per_second` and `limit`.
 void predict(DoctorModel& model, const DoctorRates& rates);
 
 }  // namespace nibble::commands

@@ -45,26 +45,36 @@ TEST(Doctor, WindowLayersHoldNoMoreThanTheWindow) {
   EXPECT_EQ(cache_bytes(config, 1000), std::int64_t{12 * 1000 + 12 * 128} * token);
 }
 
-DoctorModel model_of(std::int64_t weights, std::int64_t cache, std::int64_t available) {
+DoctorModel model_in(std::int64_t weights, std::int64_t available, std::int32_t max_model_len) {
   DoctorModel model;
   model.weight_bytes = weights;
-  model.cache_bytes = cache;
   model.available_bytes = available;
-  model.token = {.expert_bytes = 50, .attention_bytes = 30, .head_bytes = 20, .flops = 400};
+  judge_fit(model, find_preset("gpt-oss-20b")->config, max_model_len);
   return model;
 }
 
-TEST(Doctor, FitsWhenWeightsAndCacheDo) {
-  DoctorModel model = model_of(90, 10, 100);
-  predict(model, {});
-  EXPECT_TRUE(model.fits);
-  model = model_of(90, 11, 100);
-  predict(model, {});
-  EXPECT_FALSE(model.fits);
+// One token of the 12 full layers: key and value, 8 heads of 64, bf16.
+constexpr std::int64_t kTokenBytes = std::int64_t{12} * 2 * 8 * 64 * 2;
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+
+TEST(Doctor, FitsAsTheEngineDecides) {
+  const DoctorModel roomy = model_in(14 * kGiB, 64 * kGiB, 0);
+  EXPECT_TRUE(roomy.fits);
+  EXPECT_EQ(roomy.max_model_len, 131072);
+  EXPECT_GE(roomy.cache_bytes, 131072 * kTokenBytes);
+  const DoctorModel tight = model_in(14 * kGiB, 16 * kGiB, 0);
+  EXPECT_TRUE(tight.fits);
+  EXPECT_LT(tight.max_model_len, kGiB / kTokenBytes);
+  EXPECT_LT(tight.weight_bytes + tight.cache_bytes, tight.available_bytes);
+  const DoctorModel asked = model_in(14 * kGiB, 16 * kGiB, 131072);
+  EXPECT_FALSE(asked.fits);
+  EXPECT_THAT(asked.refusal, HasSubstr("131072"));
+  EXPECT_FALSE(model_in(14 * kGiB, 14 * kGiB, 0).fits);
 }
 
 TEST(Doctor, TheTighterOfBandwidthAndArithmeticSetsTheSpeed) {
-  DoctorModel model = model_of(1, 1, 100);
+  DoctorModel model;
+  model.token = {.expert_bytes = 50, .attention_bytes = 30, .head_bytes = 20, .flops = 400};
   DoctorRates rates;
   rates.read.all_cores = 1000.0;
   rates.bf16.all_cores = 40000.0;

@@ -32,10 +32,11 @@ class Doctor : public ::testing::Test {
     report().model = commands::DoctorModel{.name = "gpt-oss-120b",
                                            .token = {.expert_bytes = 1'900'000'000},
                                            .weight_bytes = 65'000'000'000,
-                                           .cache_bytes = 1'000'000'000,
-                                           .max_model_len = 4096,
                                            .available_bytes = 24'000'000'000,
                                            .fits = fits,
+                                           .refusal = fits ? "" : "want 62 GiB, found 22",
+                                           .max_model_len = 4096,
+                                           .cache_bytes = 1'000'000'000,
                                            .tokens_per_second = 13.7,
                                            .limit = "memory bandwidth"};
   }
@@ -66,7 +67,7 @@ TEST_F(Doctor, ExitsWithFourAndTheNumbersWhenTheModelDoesNotFit) {
   give_model(false);
   const Ran ran = world_.run({"doctor", "gpt-oss-20b", "--max-model-len", "4096"});
   EXPECT_EQ(ran.exit_code, 4);
-  EXPECT_THAT(ran.err, AllOf(HasSubstr("gpt-oss-120b"), HasSubstr("available")));
+  EXPECT_THAT(ran.err, HasSubstr("gpt-oss-120b: want 62 GiB, found 22"));
   EXPECT_THAT(ran.out, HasSubstr("does not fit"));
   EXPECT_EQ(world_.engine.diagnosed[0].model, "gpt-oss-20b");
   EXPECT_EQ(world_.engine.diagnosed[0].max_model_len, 4096);
