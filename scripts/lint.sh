@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Format, layers and clang-tidy, all as errors.
 #
-#   scripts/lint.sh           tidy over the sources that differ from the main branch
+#   scripts/lint.sh           tidy over the sources that differ from the main branch; on that branch
+#                             itself, over those of its last ten commits
 #   scripts/lint.sh --all     tidy over every source
 #   scripts/lint.sh --fix     format in place first
 #
@@ -27,6 +28,9 @@ nibble_configure cpu ON
 changed() {  # sources of the build that differ from the main branch, uncommitted ones included
   local base
   base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main)
+  if [[ $base == "$(git rev-parse HEAD)" ]]; then
+    base=$(git rev-list --max-count=11 HEAD | tail -n 1)
+  fi
   git diff -z --name-only --diff-filter=d "$base" -- 'src/*.cpp' 'tests/*.cpp'
 }
 if [[ ${1:-} == --all ]]; then
