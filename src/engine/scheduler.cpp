@@ -21,9 +21,10 @@ std::int32_t pages_for(std::int32_t num_tokens, std::int32_t page_size) {
 }  // namespace
 
 std::int32_t window_pages(const SchedulerLimits& limits) {
-  // A window of w keys and n new rows touch at most (w + n) / page_size + 2 pages.
-  const std::int32_t of_window = limits.window / limits.page_size + 2;
-  return limits.max_num_seqs * of_window + limits.max_batch_tokens / limits.page_size + 1;
+  // n new rows see w - 1 earlier keys; that many consecutive tokens touch at most
+  // (w + n) / page_size + 2 pages. The n of all sequences add up to the rows of the step.
+  const std::int32_t tokens = limits.max_num_seqs * limits.window + limits.max_batch_tokens;
+  return 2 * limits.max_num_seqs + pages_for(tokens, limits.page_size);
 }
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
@@ -52,22 +53,36 @@ const model::BatchPlan& Scheduler::schedule() {
   plan_.sequences.clear();
   plan_.logit_rows.clear();
   scheduled_.clear();
-  // Copies: preemption changes running_ while these are walked.
-  const std::vector<Sequence*> running = running_;
-  for (const bool is_decode : {true, false}) {
-    for (Sequence* sequence : running) {
-      const bool is_running =
-          std::find(running_.begin(), running_.end(), sequence) != running_.end();
-      if (is_running && (sequence->num_remaining() == 1) == is_decode && !is_scheduled(sequence)) {
-        const std::int32_t rows = rows_allowed(*sequence);
-        if (rows > 0 && reserve_or_preempt(sequence, sequence->num_computed + rows)) {
-          plan_rows(sequence);
-        }
-      }
+  for (Sequence* sequence : running_) {
+    drop_outside_window(*sequence);
+  }
+  const bool has_decoded = plan_running(true);
+  const bool has_prefilled = plan_running(false);
+  if (has_decoded && has_prefilled) {  // newcomers would take the pages that running ones wait for
+    admit();
+  }
+  return plan_;
+}
+
+bool Scheduler::plan_running(bool is_decode) {
+  bool has_pages = true;
+  const std::vector<Sequence*> running = running_;  // preemption changes running_
+  for (Sequence* sequence : running) {
+    const bool is_running = std::find(running_.begin(), running_.end(), sequence) != running_.end();
+    if (!is_running || (sequence->num_remaining() == 1) != is_decode || is_scheduled(sequence)) {
+      continue;
+    }
+    const std::int32_t rows = rows_allowed(*sequence);
+    if (rows == 0) {
+      continue;
+    }
+    if (reserve_or_preempt(sequence, sequence->num_computed + rows)) {
+      plan_rows(sequence);
+    } else {
+      has_pages = false;
     }
   }
-  admit();
-  return plan_;
+  return has_pages;
 }
 
 void Scheduler::admit() {
@@ -107,7 +122,8 @@ void Scheduler::plan_rows(Sequence* sequence) {
   for (std::int32_t row = 0; row < rows; ++row) {
     const std::int32_t position = sequence->num_computed + row;
     const bool is_last = position + 1 == sequence->num_ids();
-    const bool is_unscored = sequence->wants_prompt_logits() && position >= sequence->num_scored;
+    const bool is_unscored = sequence->wants_prompt_logits() && position >= sequence->num_scored &&
+                             position < sequence->num_prompt();
     if (is_last || is_unscored) {
       plan_.logit_rows.push_back(plan_.num_tokens());
     }
@@ -131,7 +147,6 @@ std::int32_t Scheduler::pages_missing(const Sequence& sequence, int group,
 }
 
 bool Scheduler::reserve(Sequence& sequence, std::int32_t num_tokens) {
-  drop_outside_window(sequence);
   std::int32_t missing[kNumCacheGroups];
   for (int group = 0; group < kNumCacheGroups; ++group) {
     missing[group] = pages_missing(sequence, group, num_tokens);

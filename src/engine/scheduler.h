@@ -21,7 +21,7 @@ namespace nibble::engine {
 struct SchedulerLimits {
   std::int32_t max_num_seqs = 1;
   std::int32_t max_batch_tokens = 512;
-  std::int32_t max_logit_rows = 64;
+  std::int32_t max_logit_rows = 64;  // at least max_num_seqs, or a long prompt may starve
   std::int32_t page_size = 64;
   std::int32_t window = 0;  // of the window layers
   std::int32_t num_pages[model::kNumCacheGroups] = {0, 0};
@@ -56,6 +56,9 @@ class Scheduler {
   const PagePool& pool(model::CacheGroup group) const { return pools_[static_cast<int>(group)]; }
 
  private:
+  // One row of each sequence that generates, or chunks of the prompts; false when some sequence
+  // got no pages.
+  bool plan_running(bool is_decode);
   void plan_rows(Sequence* sequence);
   void admit();
   std::int32_t rows_allowed(const Sequence& sequence) const;

@@ -42,9 +42,15 @@ Status TokenEngine::check(const TokenRequest& request) const {
   const std::int32_t limit = model_->options().max_position;
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t needed = length + (request.max_tokens > 0 ? 1 : 0);
-  if (needed > limit || !scheduler_.fits(static_cast<std::int32_t>(needed))) {
+  if (needed > limit) {
     return error(Code::kInvalidArgument,
                  "prompt: {} tokens leave no room for an answer in a context of {}", length, limit);
+  }
+  if (!scheduler_.fits(static_cast<std::int32_t>(needed))) {
+    return error(Code::kInvalidArgument,
+                 "prompt: {} tokens and an answer do not fit in a cache of {} pages of {} tokens",
+                 length, scheduler_.pool(model::CacheGroup::kFull).num_pages(),
+                 model_->options().page_size);
   }
   return {};
 }

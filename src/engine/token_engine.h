@@ -24,7 +24,7 @@ class TokenEngine {
   const Scheduler& scheduler() const { return scheduler_; }
 
   // Queues a request. kInvalidArgument: empty prompt, an id outside the vocabulary (field and value
-  // named), or a prompt that leaves no room for a token in the context.
+  // named), or a prompt that leaves no room for a token in the context or in the whole cache.
   Result<SequenceId> add(TokenRequest request);
   // Frees everything at once; unknown or finished ids are ignored.
   void cancel(SequenceId id);

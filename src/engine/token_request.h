@@ -38,7 +38,7 @@ struct TokenRequest {
   std::vector<std::int32_t> stop_ids;  // end the answer; reported as its last token
   std::int32_t top_logprobs = -1;      // -1: none; n >= 0: of the token and the n best
   // Called in order for every prompt position with the logits [vocab] that predict the next
-  // position.
+  // position. Must not call the engine.
   std::function<void(std::int32_t position, std::span<const float> logits)> on_prompt_logits;
 };
 

@@ -174,8 +174,9 @@ Result<std::int32_t> sample(const SampleArgs& args) {
 
 Result<double> log_sum_exp(std::span<const float> logits) {
   const std::int32_t best = largest(logits);
-  if (best < 0) {
-    return error(Code::kInternal, "no distribution over {} logits: NaN or all -inf", logits.size());
+  if (best < 0 || logits[static_cast<std::size_t>(best)] == INFINITY) {
+    return error(Code::kInternal, "no distribution over {} logits: NaN, +inf or all -inf",
+                 logits.size());
   }
   const double top = logits[static_cast<std::size_t>(best)];
   double sum = 0.0;

@@ -50,7 +50,7 @@ struct SampleArgs {
 Result<std::int32_t> sample(const SampleArgs& args);
 
 // Log-softmax in double: returns log-sum-exp of the row; logprob of i is logits[i] - that.
-// kInternal on NaN.
+// kInternal on NaN, on +Inf and when every logit is -Inf.
 Result<double> log_sum_exp(std::span<const float> logits);
 
 // Philox-4x32-10: four random words from a key and a 128-bit counter.

@@ -263,6 +263,7 @@ TEST(LogSumExp, AgreesWithNumpyAndRefusesNaN) {
   EXPECT_DOUBLE_EQ(log_sum_exp(std::vector<float>{1000, 1000}).value(), 1000 + std::log(2.0));
   EXPECT_EQ(log_sum_exp(std::vector<float>{1, NAN}).error().code(), Code::kInternal);
   EXPECT_EQ(log_sum_exp(std::vector<float>{-kInfinity}).error().code(), Code::kInternal);
+  EXPECT_EQ(log_sum_exp(std::vector<float>{1, kInfinity}).error().code(), Code::kInternal);
 }
 
 }  // namespace

@@ -1,0 +1,190 @@
+// A model that is arithmetic: its cache holds token ids, and the logits of a row are random numbers
+// drawn from a hash of the whole history that the row can read. A wrong page, a page freed too
+// early or a token out of place changes what is generated.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/token_engine.h"
+#include "kernels/sample/sample.h"
+
+namespace nibble::engine {
+
+struct FakeOptions {
+  std::int32_t vocab = 32;
+  std::int32_t max_position = 200;
+  SchedulerLimits limits{.max_num_seqs = 8,
+                         .max_batch_tokens = 16,
+                         .max_logit_rows = 8,
+                         .page_size = 4,
+                         .window = 8,
+                         .num_pages = {400, 0}};  // the window's are computed
+};
+
+class FakeModel final : public model::Model {
+ public:
+  // May change the logits of the row at `position` of the sequence whose first id is `first`.
+  using Script =
+      std::function<void(std::int32_t first, std::int32_t position, std::span<float> logits)>;
+
+  explicit FakeModel(const FakeOptions& options) : limits_(options.limits) {
+    config_.vocab = options.vocab;
+    options_.max_batch_tokens = limits_.max_batch_tokens;
+    options_.max_logit_rows = limits_.max_logit_rows;
+    options_.max_position = options.max_position;
+    options_.page_size = limits_.page_size;
+    for (int group = 0; group < model::kNumCacheGroups; ++group) {
+      cache_[group].assign(static_cast<std::size_t>(limits_.num_pages[group] * limits_.page_size),
+                           -1);
+    }
+  }
+
+  Script script;
+  std::optional<Status> fail_next;
+  int num_forwards = 0;
+
+  const model::ModelConfig& config() const override { return config_; }
+  const model::ModelOptions& options() const override { return options_; }
+  model::MemoryPlan memory() const override { return {}; }
+  int num_threads() const override { return 1; }
+  void set_tap(model::Tap /*tap*/) override {}
+
+  Status forward(const model::BatchPlan& plan, std::span<float> logits) override {
+    ++num_forwards;
+    if (fail_next.has_value()) {
+      return *std::exchange(fail_next, std::nullopt);
+    }
+    for (const model::SequencePlan& sequence : plan.sequences) {
+      write(plan, sequence);
+    }
+    std::size_t next = 0;
+    for (const model::SequencePlan& sequence : plan.sequences) {
+      const std::int32_t end = sequence.first_row + sequence.num_rows;
+      for (; next < plan.logit_rows.size() && plan.logit_rows[next] < end; ++next) {
+        const std::int32_t position =
+            sequence.first_position + plan.logit_rows[next] - sequence.first_row;
+        const auto vocab = static_cast<std::size_t>(config_.vocab);
+        const std::span<float> row = logits.subspan(next * vocab, vocab);
+        draw(history(sequence, position), row);
+        if (script) {
+          script(slot(sequence, 0, 0), position, row);
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  std::int32_t& slot(const model::SequencePlan& sequence, int group, std::int32_t position) {
+    const model::PageTable& table = sequence.tables[group];
+    const std::int32_t page =
+        table.pages.at(static_cast<std::size_t>(position / limits_.page_size - table.first_page));
+    return cache_[group].at(
+        static_cast<std::size_t>(page * limits_.page_size + position % limits_.page_size));
+  }
+
+  void write(const model::BatchPlan& plan, const model::SequencePlan& sequence) {
+    for (int group = 0; group < model::kNumCacheGroups; ++group) {
+      for (std::int32_t row = 0; row < sequence.num_rows; ++row) {
+        slot(sequence, group, sequence.first_position + row) =
+            plan.token_ids[static_cast<std::size_t>(sequence.first_row + row)];
+      }
+    }
+  }
+
+  // FNV-1a over all ids of the full group, then those in the window.
+  std::uint64_t history(const model::SequencePlan& sequence, std::int32_t position) {
+    std::uint64_t hash = 14695981039346656037ULL;
+    const auto mix = [&](std::int32_t id) {
+      hash = (hash ^ static_cast<std::uint64_t>(id)) * 1099511628211ULL;
+    };
+    for (std::int32_t key = 0; key <= position; ++key) {
+      mix(slot(sequence, 0, key));
+    }
+    for (std::int32_t key = std::max(0, position - limits_.window + 1); key <= position; ++key) {
+      mix(slot(sequence, 1, key));
+    }
+    return hash;
+  }
+
+  static void draw(std::uint64_t hash, std::span<float> row) {
+    for (std::size_t id = 0; id < row.size(); ++id) {
+      row[id] = 4.0F * kernels::uniform(hash, id) - 2.0F;
+    }
+  }
+
+  SchedulerLimits limits_;
+  model::ModelConfig config_;
+  model::ModelOptions options_;
+  std::vector<std::int32_t> cache_[model::kNumCacheGroups];
+};
+
+// An engine over a fake model, and the events of every sequence.
+struct FakeEngine {
+  explicit FakeEngine(FakeOptions options = {}) {
+    if (options.limits.num_pages[1] == 0) {
+      options.limits.num_pages[1] = window_pages(options.limits);
+    }
+    auto owned = std::make_unique<FakeModel>(options);
+    model = owned.get();
+    engine = std::make_unique<TokenEngine>(std::move(owned), options.limits);
+  }
+
+  // Runs until nothing is left to do; events in order.
+  std::vector<TokenEvent> run() {
+    std::vector<TokenEvent> events;
+    while (engine->has_work()) {
+      engine->step(events);
+    }
+    return events;
+  }
+
+  // The events of `request` alone.
+  std::vector<TokenEvent> run(TokenRequest request) {
+    const auto id = engine->add(std::move(request));
+    return id.has_value() ? run() : std::vector<TokenEvent>();
+  }
+
+  bool holds_no_page() const {
+    for (const auto group : {model::CacheGroup::kFull, model::CacheGroup::kWindow}) {
+      const PagePool& pool = engine->scheduler().pool(group);
+      if (pool.num_free() != pool.num_pages()) {
+        return false;
+      }
+    }
+    return engine->scheduler().num_running() + engine->scheduler().num_waiting() == 0;
+  }
+
+  FakeModel* model = nullptr;
+  std::unique_ptr<TokenEngine> engine;
+};
+
+inline std::vector<std::int32_t> tokens_of(const std::vector<TokenEvent>& events,
+                                           SequenceId sequence) {
+  std::vector<std::int32_t> out;
+  for (const TokenEvent& event : events) {
+    if (event.sequence == sequence && event.token >= 0) {
+      out.push_back(event.token);
+    }
+  }
+  return out;
+}
+
+inline std::vector<std::int32_t> tokens_of(const std::vector<TokenEvent>& events) {
+  return events.empty() ? std::vector<std::int32_t>() : tokens_of(events, events[0].sequence);
+}
+
+// `count` ids from 1 on.
+inline std::vector<std::int32_t> counting_prompt(std::int32_t count, std::int32_t first = 1) {
+  std::vector<std::int32_t> out;
+  for (std::int32_t i = 0; i < count; ++i) {
+    out.push_back((first + i) % 32);
+  }
+  return out;
+}
+
+}  // namespace nibble::engine
