@@ -1,5 +1,9 @@
 #include "api/kernel_table.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "kernels/attention/attention.h"
 #include "kernels/convert/gather_rows.h"
 #include "kernels/gemm/gemm.h"
@@ -20,6 +24,16 @@ void append(const char* family, std::span<const kernels::Instance<Args>> table,
   }
 }
 
+bool is_for(const kernels::InstanceInfo& info, kernels::Arch arch) {
+  switch (arch) {
+    case kernels::Arch::kCpu: return info.backend != kernels::Backend::kCuda;
+    case kernels::Arch::kSm90: return info.min_sm / 10 == 9;
+    case kernels::Arch::kSm100: return info.min_sm / 10 == 10;
+    case kernels::Arch::kSm120: return info.min_sm / 10 == 12;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<KernelRow> kernel_rows() {
@@ -35,6 +49,28 @@ std::vector<KernelRow> kernel_rows() {
     rows.push_back({"quantize", info, false});
   }
   return rows;
+}
+
+bool has_verified_kernel(std::span<const KernelRow> rows, std::string_view family,
+                         kernels::Arch arch) {
+  return std::any_of(rows.begin(), rows.end(), [&](const KernelRow& row) {
+    return row.family == family && row.info.verified && is_for(row.info, arch);
+  });
+}
+
+void judge_plan(std::span<const KernelRow> rows, const kernels::ProductProblem& problem,
+                kernels::Arch arch, kernels::LaunchPlan& plan) {
+  const char* family = problem.num_experts > 0 ? "moe" : "gemm";
+  plan.verified = has_verified_kernel(rows, family, arch);
+  for (kernels::Decision& decision : plan.decisions) {
+    if (decision.field == "verified") {
+      decision.rule =
+          plan.verified
+              ? fmt::format("the {} kernels are tested against the scalar reference", family)
+              : fmt::format("unverified: no {} kernel of {} has been run by this project", family,
+                            kernels::arch_name(arch));
+    }
+  }
 }
 
 }  // namespace nibble

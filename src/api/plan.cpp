@@ -1,5 +1,6 @@
 #include "nibble/plan.h"
 
+#include "api/kernel_table.h"
 #include "base/error.h"
 #include "kernels/moe/moe_plan.h"
 
@@ -31,7 +32,8 @@ Result<ProductPlan> plan_product(const ProductProblem& problem, const PlanDevice
   inner.w_dtype = problem.has_mxfp4_weights ? DType::kE2M1 : DType::kBF16;
   inner.accumulates = problem.accumulates;
   inner.is_deterministic = problem.is_deterministic;
-  NIBBLE_ASSIGN_OR_RETURN(const kernels::LaunchPlan plan, kernels::plan_product(inner, limits));
+  NIBBLE_ASSIGN_OR_RETURN(kernels::LaunchPlan plan, kernels::plan_product(inner, limits));
+  judge_plan(kernel_rows(), inner, limits.arch, plan);
   ProductPlan out;
   out.arch = kernels::arch_name(limits.arch);
   out.form = kernels::form_name(plan.form);

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/flags.h"
+#include "cli/kernel_list.h"
 #include "cli/model_path.h"
 #include "cli/parse.h"
 #include "cli/table.h"
@@ -83,19 +84,12 @@ std::string as_json(const DoctorReport& report) {
                      {"usable", item.is_usable},
                      {"reason", item.reason}});
   }
-  Json kernels = Json::array();
-  for (const KernelCapability& kernel : found.kernels) {
-    kernels.push_back({{"family", kernel.family},
-                       {"name", kernel.name},
-                       {"backend", kernel.backend},
-                       {"needs", kernel.needs},
-                       {"verified", kernel.is_verified},
-                       {"runnable", kernel.is_runnable},
-                       {"reason", kernel.reason}});
-  }
-  Json json = {
-      {"can_run", found.can_run}, {"backend", found.backend}, {"explanation", found.explanation},
-      {"items", items},           {"kernels", kernels},       {"rates", rates_json(report.rates)}};
+  Json json = {{"can_run", found.can_run},
+               {"backend", found.backend},
+               {"explanation", found.explanation},
+               {"items", items},
+               {"kernels", kernel_list(found.kernels)},
+               {"rates", rates_json(report.rates)}};
   if (report.model) {
     json["model"] = model_json(*report.model);
   }

@@ -47,7 +47,8 @@ Backend engine_backend() {
           &commands::plan,
           &commands::doctor,
           &commands::quantize,
-          &commands::verify};
+          &commands::verify,
+          &capabilities};
 }
 
 }  // namespace nibble::cli

@@ -15,6 +15,7 @@
 #include "api/commands/verify.h"
 #include "cli/line_editor.h"
 #include "cli/output.h"
+#include "nibble/capabilities.h"
 #include "nibble/engine.h"
 
 namespace nibble::cli {
@@ -48,6 +49,7 @@ struct Backend {
   std::function<Result<commands::VerifyReport>(
       const commands::VerifyOptions&, const std::function<void(std::int32_t, std::int32_t)>&)>
       verify;
+  std::function<Capabilities()> capabilities;
 };
 
 // The real one: nibble::Engine and api/commands.

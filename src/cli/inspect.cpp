@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/flags.h"
+#include "cli/kernel_list.h"
 #include "cli/model_path.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
@@ -20,6 +21,7 @@ using commands::InspectTensor;
 struct InspectFlags {
   std::string model;
   bool lists_tensors = false;
+  bool lists_kernels = false;
   bool is_json = false;
 };
 
@@ -130,7 +132,30 @@ std::string as_text(const InspectReport& report, bool lists_all) {
   return text;
 }
 
+std::string kernel_table(const std::vector<KernelCapability>& kernels) {
+  Table table({{"family"}, {"kernel"}, {"backend"}, {"needs"}, {"runs here"}, {"verified"}});
+  for (const KernelCapability& kernel : kernels) {
+    table.add_row({kernel.family, kernel.name, kernel.backend, kernel.needs,
+                   kernel.is_runnable ? "yes" : "no", kernel.is_verified ? "yes" : "no"});
+  }
+  return table.text();
+}
+
+Outcome inspect_kernels(Host& host, const InspectFlags& flags) {
+  if (!flags.model.empty() || flags.lists_tensors) {
+    return wrong_usage(fmt::format("--kernels is about this build and takes no {}, got {}",
+                                   flags.model.empty() ? "other list" : "model",
+                                   flags.model.empty() ? "--tensors" : flags.model));
+  }
+  const std::vector<KernelCapability> kernels = host.backend.capabilities().kernels;
+  host.out.write(flags.is_json ? kernel_list(kernels).dump(2) + "\n" : kernel_table(kernels));
+  return done();
+}
+
 Outcome inspect(Host& host, const InspectFlags& flags) {
+  if (flags.lists_kernels) {
+    return inspect_kernels(host, flags);
+  }
   const Result<std::string> folder = find_model(flags.model, model_places(host.executable));
   if (!folder) {
     return failed(folder.error(), During::kLoad);
@@ -157,10 +182,13 @@ void add_inspect(CLI::App& app, Invocation& invocation) {
                      "  nibble inspect                       the demo model\n"
                      "  nibble inspect openai/gpt-oss-20b    needs no tokenizer\n"
                      "  nibble inspect MODEL --tensors       every tensor and its file\n"
-                     "  nibble inspect MODEL --json | jq .problems\n"});
+                     "  nibble inspect MODEL --json | jq .problems\n"
+                     "  nibble inspect --kernels             which kernels run here\n"});
   auto flags = std::make_shared<InspectFlags>();
   add_model_name(verb, flags->model);
   add_switch(verb, "--tensors", flags->lists_tensors, "list every tensor by itself")
+      ->group("Output");
+  add_switch(verb, "--kernels", flags->lists_kernels, "list the kernels of this build instead")
       ->group("Output");
   add_switch(verb, "--json", flags->is_json, "one JSON object with everything")->group("Output");
   set_action(verb, invocation, [&invocation, flags] { return inspect(invocation.host, *flags); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/commands/presets.h"
+#include "api/kernel_table.h"
 #include "base/error.h"
 #include "kernels/convert/expert_shard.h"
 #include "kernels/moe/moe_plan.h"
@@ -98,12 +99,14 @@ Status add_rows(const PlanOptions& options, const std::string& arch, const std::
   if (!limits.warning.empty()) {
     report.warnings.push_back(limits.warning);
   }
+  const std::vector<KernelRow> rows = kernel_rows();
   for (const std::int64_t tokens : options.tokens) {
     for (const Op& op : ops) {
       ProductProblem problem = op.problem;
       problem.tokens = tokens;
       problem.is_deterministic = options.is_deterministic;
-      NIBBLE_ASSIGN_OR_RETURN(const LaunchPlan plan, kernels::plan_product(problem, limits));
+      NIBBLE_ASSIGN_OR_RETURN(LaunchPlan plan, kernels::plan_product(problem, limits));
+      judge_plan(rows, problem, limits.arch, plan);
       report.rows.push_back(row_of(op, problem, plan));
       report.rows.back().arch = kernels::arch_name(limits.arch);
     }

@@ -28,6 +28,7 @@ struct FakeEngine {
   commands::MakeModelPlan plan;
   Status make_status;
   Result<commands::PlanReport> launch_plans = commands::PlanReport{};
+  Capabilities capabilities;
   Result<commands::DoctorReport> diagnosis = commands::DoctorReport{};
   Status conversion_status;
   commands::QuantizeReport conversion;
@@ -216,7 +217,8 @@ class World {
             return engine.conversion_status;
           }
           return engine.conversion;
-        }};
+        },
+        .capabilities = [this] { return engine.capabilities; }};
   }
 
   FakeEngine engine;

@@ -184,6 +184,26 @@ TEST_F(Inspect, JsonHasEverything) {
   EXPECT_EQ(json["problems"], nlohmann::json({"a is missing"}));
 }
 
+TEST_F(Inspect, ListsKernelsInsteadOfAModel) {
+  world_.engine.capabilities.kernels = {
+      {"gemm", "gemm_ref", "scalar", "any", true, true, true, ""},
+      {"gemm", "gemm_x", "cuda", "sm_100", true, false, false, "no usable GPU"}};
+  EXPECT_EQ(world_.run({"inspect", "--kernels"}).out,
+            "family  kernel    backend  needs   runs here  verified\n"
+            "gemm    gemm_ref  scalar   any     yes        yes\n"
+            "gemm    gemm_x    cuda     sm_100  no         no\n");
+  const auto json = nlohmann::json::parse(world_.run({"inspect", "--kernels", "--json"}).out);
+  ASSERT_EQ(json.size(), 2U);
+  EXPECT_EQ(json[1]["name"], "gemm_x");
+  EXPECT_EQ(json[1]["runnable"], false);
+  EXPECT_EQ(json[1]["verified"], false);
+  EXPECT_EQ(json[1]["reason"], "no usable GPU");
+  const Ran both = world_.run({"inspect", "--kernels", "some-model"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("takes no model, got some-model"));
+  EXPECT_EQ(world_.run({"inspect", "--kernels", "--tensors"}).exit_code, 2);
+}
+
 TEST(MakeModel, PassesItsFlags) {
   World world;
   const Ran ran = world.run({"make-model", "--preset", "tiny", "--layers", "3", "--seed", "9",

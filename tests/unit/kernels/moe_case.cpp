@@ -152,7 +152,7 @@ MoeArgs MoeCase::args(std::vector<float>& out) const {
   return args;
 }
 
-std::vector<ErrorBound> MoeCase::bounds() const {
+std::vector<ErrorBound> MoeCase::bounds(std::vector<float>* values) const {
   std::vector<ErrorBound> out;
   std::vector<Bounded> input(static_cast<std::size_t>(shape.hidden));
   std::vector<Bounded> h(static_cast<std::size_t>(shape.intermediate));
@@ -160,6 +160,8 @@ std::vector<ErrorBound> MoeCase::bounds() const {
     for (std::int64_t i = 0; i < shape.hidden; ++i) {
       input[static_cast<std::size_t>(i)].value = x.at(token * shape.hidden + i);
     }
+    std::vector<double> sums(start.begin() + token * shape.hidden,
+                             start.begin() + (token + 1) * shape.hidden);
     std::vector<double> magnitudes;
     std::vector<ErrorBound> errors(static_cast<std::size_t>(shape.hidden));
     for (std::int64_t i = 0; i < shape.hidden; ++i) {
@@ -178,7 +180,11 @@ std::vector<ErrorBound> MoeCase::bounds() const {
         const auto at = static_cast<std::size_t>(i);
         errors[at] = errors[at] + y.error * weights[routed];
         magnitudes[at] += std::abs(weights[routed] * y.value);
+        sums[at] += weights[routed] * y.value;
       }
+    }
+    if (values != nullptr) {
+      values->insert(values->end(), sums.begin(), sums.end());
     }
     for (std::size_t i = 0; i < errors.size(); ++i) {  // of the reference: one rounding a slot
       out.push_back(errors[i] + roundings(2.0 * shape.top_k + 2.0, magnitudes[i]));

@@ -41,7 +41,8 @@ struct MoeCase {
   MoeCase(MoeShape given, DType x_dtype, std::uint64_t seed = 1);
   // Of `out`, which begins as `start`; the workspace is left empty.
   MoeArgs args(std::vector<float>& out) const;
-  std::vector<testing_support::ErrorBound> bounds() const;
+  // Also the result itself, from the decoded weights in double, when wanted.
+  std::vector<testing_support::ErrorBound> bounds(std::vector<float>* values = nullptr) const;
 
   MoeShape shape;
   DType dtype;
