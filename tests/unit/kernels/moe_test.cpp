@@ -147,13 +147,13 @@ TEST(Moe, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
 }
 
 // Gate and up come from the biases alone, and the second product hands h through: out[n] = h[n].
-TEST(Moe, GateIsClampedAboveOnlyAndUpOnBothSides) {
+void check_clamp(DType dtype) {
   const GoldenArrays golden("moe");
   const auto gate = golden.get("clamp_gate");
   const auto up = golden.get("clamp_up");
   const auto want = golden.get("clamp_h");
   ASSERT_EQ(want.size(), 49U);
-  MoeCase input({1, 64, 64, 1, 1}, DType::kF32);
+  MoeCase input({1, 64, 64, 1, 1}, dtype);
   std::fill(input.gate_up.blocks.begin(), input.gate_up.blocks.end(), 0);
   std::fill(input.down.blocks.begin(), input.down.blocks.end(), 0);
   std::fill(input.down.scales.begin(), input.down.scales.end(), 127);
@@ -174,10 +174,17 @@ TEST(Moe, GateIsClampedAboveOnlyAndUpOnBothSides) {
     ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
     for (std::size_t i = 0; i < 49; ++i) {
       const double steps = 14.0 + 2.0 * 1.702 * std::abs(gate[i]);
-      EXPECT_NEAR(out[i], want[i], steps * testing_support::kUnitF32 * std::abs(want[i]))
-          << "gate " << gate[i] << ", up " << up[i];
+      const double bound = steps * testing_support::kUnitF32 * std::abs(want[i]);
+      EXPECT_NEAR(out[i], want[i], testing_support::rounded(dtype, want[i], {bound, bound}).hard)
+          << "gate " << gate[i] << ", up " << up[i] << ", x " << dtype_name(dtype);
     }
   });
+}
+
+TEST(Moe, GateIsClampedAboveOnlyAndUpOnBothSides) {
+  for (const DType dtype : kActivationDtypes) {
+    check_clamp(dtype);
+  }
 }
 
 // 2^-127 is a subnormal float32, which neither flushes to zero nor becomes infinite: x of the
@@ -211,9 +218,9 @@ TEST(Moe, TheScaleBytesAtTheEndsOfTheRangeCount) {
   });
 }
 
-TEST(Moe, TheLowNibbleComesFirstAndEvenRowsAreGates) {
-  for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
-    MoeCase input({1, 32, 32, 1, 1}, DType::kF32);
+void check_order(DType dtype) {
+  for_each_runnable(moe_instances(), [&](const Instance<MoeArgs>& row) {
+    MoeCase input({1, 32, 32, 1, 1}, dtype);
     std::fill(input.gate_up.blocks.begin(), input.gate_up.blocks.end(), 0);
     std::fill(input.gate_up.scales.begin(), input.gate_up.scales.end(), 127);
     std::fill(input.gate_up.bias.begin(), input.gate_up.bias.end(), formats::Bf16{});
@@ -228,7 +235,7 @@ TEST(Moe, TheLowNibbleComesFirstAndEvenRowsAreGates) {
     x[1] = 0.25F;  // gate 2
     x[2] = 1.0F;
     x[3] = -2.0F;  // up 1
-    input.x = Stored(x, DType::kF32);
+    input.x = Stored(x, dtype);
     input.start.assign(32, 0.0F);
     input.weights = {1.0F};
     std::vector<float> out;
@@ -237,11 +244,19 @@ TEST(Moe, TheLowNibbleComesFirstAndEvenRowsAreGates) {
       return;
     }
     ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
-    EXPECT_NEAR(out[0], 2.0 * 2.0 / (1.0 + std::exp(-1.702F * 2.0)), 1e-5);
+    const double want = 2.0 * 2.0 / (1.0 + std::exp(-1.702F * 2.0));
+    const ErrorBound steps = testing_support::roundings(14.0 + 2.0 * 1.702 * 2.0, want);
+    EXPECT_NEAR(out[0], want, testing_support::rounded(dtype, want, steps).hard);
     for (std::size_t i = 1; i < 32; ++i) {
       EXPECT_EQ(out[i], 0.0F);
     }
   });
+}
+
+TEST(Moe, TheLowNibbleComesFirstAndEvenRowsAreGates) {
+  for (const DType dtype : kActivationDtypes) {
+    check_order(dtype);
+  }
 }
 
 TEST(Moe, AddsToOutAndWithoutWeightAddsNothing) {
