@@ -35,6 +35,9 @@ bool Answer::push(const engine::TokenEvent& event) {
   if (event.token >= 0) {
     const bool was_reasoning = is_reasoning_;
     record(event);
+    if (is_cancelled_) {
+      return false;
+    }
     if (parser_.has_value()) {
       push_harmony(event.token);
     } else {
@@ -78,7 +81,7 @@ void Answer::push_harmony(std::int32_t token) {
 }
 
 void Answer::take(const text::ParserEvent& event) {
-  if (is_stopped_) {
+  if (is_stopped_ || is_cancelled_) {
     return;
   }
   using Type = text::ParserEvent::Type;
@@ -127,33 +130,38 @@ void Answer::show(const std::string& text) {
 }
 
 void Answer::emit(Delta delta) {
-  if (on_delta_ && !is_cancelled_ && !on_delta_(delta)) {
-    is_cancelled_ = true;
+  is_cancelled_ = is_cancelled_ || (on_delta_ && !on_delta_(delta));
+}
+
+// What the decoders hold back. After a cancel nothing: the response is what was delivered.
+void Answer::flush() {
+  if (is_stopped_ || is_cancelled_) {
+    return;
+  }
+  if (parser_.has_value()) {
+    events_.clear();
+    parser_->finish(events_);
+    for (const text::ParserEvent& event : events_) {
+      take(event);
+    }
+  } else {
+    std::string text;
+    utf8_.finish(text);
+    show(text);
+  }
+  if (is_stopped_ || is_cancelled_) {
+    return;
+  }
+  std::string held;
+  stops_.finish(held);
+  if (!held.empty()) {
+    response_.content += held;
+    emit({.kind = Delta::Kind::kContent, .text = std::move(held)});
   }
 }
 
 Response Answer::finish(bool was_aborted) {
-  if (!is_stopped_) {
-    if (parser_.has_value()) {
-      events_.clear();
-      parser_->finish(events_);
-      for (const text::ParserEvent& event : events_) {
-        take(event);
-      }
-    } else {
-      std::string text;
-      utf8_.finish(text);
-      show(text);
-    }
-  }
-  if (!is_stopped_) {
-    std::string held;
-    stops_.finish(held);
-    if (!held.empty()) {
-      response_.content += held;
-      emit({.kind = Delta::Kind::kContent, .text = std::move(held)});
-    }
-  }
+  flush();
   response_.stop_string = stops_.matched();
   if (is_stopped_) {
     response_.finish_reason = FinishReason::kStop;

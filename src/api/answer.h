@@ -42,6 +42,7 @@ class Answer {
   void take(const text::ParserEvent& event);
   void begin_call(const text::ParserEvent& event);
   void show(const std::string& text);
+  void flush();
   void emit(Delta delta);
   void record(const engine::TokenEvent& event);
 

@@ -16,6 +16,10 @@ constexpr std::int32_t kLogitRows = 64;
 // may be.
 constexpr std::int64_t kOtherBytes = std::int64_t{1} << 30U;
 
+// Far beyond any use; keeps page counts within 32 bits.
+constexpr std::int32_t kMostSequences = 4096;
+constexpr std::int32_t kMostTokens = 1 << 16;
+
 constexpr double kMiB = 1024.0 * 1024.0;
 
 std::int32_t pages_for(std::int64_t num_tokens, std::int32_t page_size) {
@@ -27,13 +31,17 @@ Status check(const EngineOptions& options, const model::ModelConfig& config) {
     return error(Code::kInvalidArgument, "max_model_len: want 1 to {}, the model's limit, found {}",
                  config.max_position, options.max_model_len);
   }
-  if (options.max_num_seqs < 1 || options.max_batch_tokens < 1 || options.page_size < 1 ||
-      options.num_threads < 0) {
+  const auto is_within = [](std::int32_t value, std::int32_t most) {
+    return value >= 1 && value <= most;
+  };
+  if (!is_within(options.max_num_seqs, kMostSequences) ||
+      !is_within(options.max_batch_tokens, kMostTokens) ||
+      !is_within(options.page_size, kMostTokens) || options.num_threads < 0) {
     return error(Code::kInvalidArgument,
-                 "want max_num_seqs, max_batch_tokens and page_size of at least 1 and threads of "
-                 "at least 0, found {}, {}, {} and {}",
-                 options.max_num_seqs, options.max_batch_tokens, options.page_size,
-                 options.num_threads);
+                 "want max_num_seqs of 1 to {}, max_batch_tokens and page_size of 1 to {} and "
+                 "threads of at least 0, found {}, {}, {} and {}",
+                 kMostSequences, kMostTokens, options.max_num_seqs, options.max_batch_tokens,
+                 options.page_size, options.num_threads);
   }
   return {};
 }

@@ -325,15 +325,13 @@ class RouterTape {
   std::size_t next_ = 0;
 };
 
-// bf16 keeps 8 significant bits: rounding changes a value by at most 2^-9 of it. Each layer rounds
-// six times (two normed inputs; q, k and v; the attention's output; the experts' middle), the head
-// once, and the residual stays float32. If every error had its largest size and all pointed the
-// same way, and no operation amplified them, the logits would be off by (6 L + 1) * 2^-9 of their
-// root mean square. Softmax and the product of gate and up amplify a little; errors that are
-// smaller and cancel make up for more than that. All this holds while the same experts are chosen,
-// so both runs use the router logits of the float32 one. A choice that is closer than the rounding
-// may fall differently in a run of its own, which exchanges an expert's whole output and has no
-// such bound: it is printed.
+// Rounding to bf16 changes a value by 2^-8 of it at most and 2^-9 on average. Each layer rounds six
+// times (two normed inputs; q, k and v; the attention's output; the experts' middle), the head
+// once, and the residual stays float32. The bound takes every error at its average size, all of
+// them pointing the same way and none amplified: (6 L + 1) * 2^-9 of the logits' root mean square
+// (docs/numerics.md). It holds while the same experts are chosen, so both runs use the router
+// logits of the float32 one. A choice that is closer than the rounding may fall differently in a
+// run of its own, which exchanges an expert's whole output and has no such bound: it is printed.
 TEST(GoldenEngine, Bf16ActivationsStayWithinTheirRounding) {
   for (const std::string name : {"tests/golden/tiny", "tests/golden/odd", "models/demo"}) {
     const std::string folder = kSource + (name == "models/demo" ? "tests/golden/demo" : name);
