@@ -3,6 +3,8 @@
 // early or a token out of place changes what is generated.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -137,7 +139,11 @@ struct FakeEngine {
   // Runs until nothing is left to do; events in order.
   std::vector<TokenEvent> run() {
     std::vector<TokenEvent> events;
-    while (engine->has_work()) {
+    for (int steps = 0; engine->has_work(); ++steps) {
+      if (steps == 5000) {
+        ADD_FAILURE() << "work left after 5,000 steps";
+        break;
+      }
       engine->step(events);
     }
     return events;
