@@ -9,10 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include <cstring>
-
 #include "formats/bf16.h"
-#include "formats/e2m1.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace nibble::kernels::HWY_NAMESPACE {
@@ -29,36 +26,6 @@ HWY_INLINE hn::Vec<D> load_f32(D d, const formats::Bf16* from) {
   const hn::Rebind<std::uint16_t, D> dh;
   const auto bits = hn::LoadU(dh, reinterpret_cast<const std::uint16_t*>(from));
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
-}
-
-// Codes two a byte, the first in the low bits. Lane j takes code j by a shift of 4 j, modulo 32.
-template <class D>
-HWY_INLINE hn::Vec<D> load_e2m1(D d, const std::uint8_t* from) {
-#if HWY_MAX_BYTES >= 32
-  const hn::RebindToUnsigned<D> du;
-  const auto shift = hn::ShiftLeft<2>(hn::And(hn::Iota(du, 0), hn::Set(du, 7)));
-  std::uint32_t words[2] = {};
-  std::memcpy(words, from, hn::Lanes(d) / 2);
-#if HWY_MAX_BYTES >= 64
-  const auto half = hn::FirstN(du, 8);
-  const auto packed = hn::IfThenElse(half, hn::Set(du, words[0]), hn::Set(du, words[1]));
-  const auto code = hn::And(hn::Shr(packed, shift), hn::Set(du, 15));
-  const auto values = hn::LoadU(d, formats::kE2m1Values.data());
-  return hn::TableLookupLanes(values, hn::IndicesFromVec(d, code));
-#else
-  const auto code = hn::Shr(hn::Set(du, words[0]), shift);
-  const auto sign = hn::ShiftLeft<31>(hn::ShiftRight<3>(code));
-  const auto values = hn::LoadU(d, formats::kE2m1Values.data());
-  const auto index = hn::IndicesFromVec(d, hn::And(code, hn::Set(du, 7)));
-  return hn::Or(hn::TableLookupLanes(values, index), hn::BitCast(d, sign));
-#endif
-#else
-  float values[hn::MaxLanes(d)];
-  for (std::size_t i = 0; i < hn::Lanes(d); ++i) {
-    values[i] = formats::e2m1_to_f32(formats::e2m1_at(from, static_cast<std::int64_t>(i)));
-  }
-  return hn::LoadU(d, values);
-#endif
 }
 
 template <class D>

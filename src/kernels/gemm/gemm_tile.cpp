@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
-#include "formats/ue8m0.h"
 #include "kernels/common/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,7 +21,6 @@ using Vector = hn::Vec<Tag>;
 constexpr std::int32_t kLanes = static_cast<std::int32_t>(hn::MaxLanes(Tag()));
 // Sums of a group live in registers: 32 of them with AVX-512 and NEON, else 16.
 constexpr std::int32_t kGroupInputs = kLanes == 16 ? 6 : 2;
-constexpr std::int64_t kScaleBlock = 32;
 
 // The last k % kLanes elements, then zeros.
 template <typename T>
@@ -64,22 +61,6 @@ struct Rows {
   void skip(std::int64_t rows) { first += rows * stride; }
 };
 
-// Rows of e2m1 with a power of two for every 32 values.
-struct CodeRows {
-  const std::uint8_t* codes = nullptr;
-  const std::uint8_t* scales = nullptr;
-  std::int64_t stride = 0;
-  HWY_INLINE Vector load(std::int64_t row, std::int64_t k) const {
-    const std::int64_t at = row * stride + k;
-    const float scale = formats::ue8m0_to_f32(scales[at / kScaleBlock]);
-    return hn::Mul(load_e2m1(Tag(), codes + at / 2), hn::Set(Tag(), scale));
-  }
-  void skip(std::int64_t rows) {
-    codes += rows * stride / 2;
-    scales += rows * stride / kScaleBlock;
-  }
-};
-
 template <std::int32_t kRows, std::int32_t kInputs, typename W, typename X>
 HWY_NOINLINE void group(W w, Rows<X> x, float* out) {
   const Tag d;
@@ -98,12 +79,10 @@ HWY_NOINLINE void group(W w, Rows<X> x, float* out) {
         sums, [&](std::int32_t n) HWY_ATTR { return w.load(n, k); },
         [&](std::int32_t i) HWY_ATTR { return x.load(i, k); });
   }
-  if constexpr (!std::is_same_v<W, CodeRows>) {  // whose blocks are whole vectors
-    if (k < k_end) {
-      step<kRows, kInputs>(
-          sums, [&](std::int32_t n) HWY_ATTR { return load_tail(w.at(n, k), k_end - k); },
-          [&](std::int32_t i) HWY_ATTR { return load_tail(x.at(i, k), k_end - k); });
-    }
+  if (k < k_end) {
+    step<kRows, kInputs>(
+        sums, [&](std::int32_t n) HWY_ATTR { return load_tail(w.at(n, k), k_end - k); },
+        [&](std::int32_t i) HWY_ATTR { return load_tail(x.at(i, k), k_end - k); });
   }
 #pragma GCC unroll 8
   for (std::int32_t n = 0; n < kRows; ++n) {
@@ -157,15 +136,10 @@ void tile_with(const GemmTile& tile, W w) {
 }
 
 void run_tile(const GemmTile& tile) {
-  switch (tile.weight_dtype) {
-    case DType::kF32:
-      return tile_with(tile, Rows<float>{static_cast<const float*>(tile.weight), tile.k});
-    case DType::kE2M1:
-      return tile_with(
-          tile, CodeRows{static_cast<const std::uint8_t*>(tile.weight), tile.scales, tile.k});
-    default:
-      return tile_with(tile,
-                       Rows<formats::Bf16>{static_cast<const formats::Bf16*>(tile.weight), tile.k});
+  if (tile.weight_dtype == DType::kF32) {
+    tile_with(tile, Rows<float>{static_cast<const float*>(tile.weight), tile.k});
+  } else {
+    tile_with(tile, Rows<formats::Bf16>{static_cast<const formats::Bf16*>(tile.weight), tile.k});
   }
 }
 

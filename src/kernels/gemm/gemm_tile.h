@@ -26,7 +26,7 @@ struct GemmTile {
 
 // sums[i, n] = sum_k x[i, k] * weight[n, k]. Lane j of one vector sums the elements k = j modulo
 // the lanes in ascending order, then the lanes are added: an order that `k` alone fixes. Weights of
-// e2m1 are scaled before the product, which is exact.
+// bf16 or float32.
 void gemm_tile(const GemmTile& tile);
 
 // The same for x of bf16 with weights of bf16 or e2m1, in pairs: lane j sums elements 2j and 2j + 1

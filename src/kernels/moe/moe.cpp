@@ -85,6 +85,7 @@ std::int64_t moe_flops(const MoeArgs& args) {
 std::int64_t moe_workspace_bytes(const MoeArgs& args, std::int32_t num_tokens) {
   MoeArgs sizes = args;
   sizes.workspace = {};
+  sizes.x_dtype = DType::kF32;  // the widest that a kernel keeps
   return lay_out_workspace(sizes, num_tokens).bytes;
 }
 

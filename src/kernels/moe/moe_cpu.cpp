@@ -1,15 +1,16 @@
 #include "kernels/moe/moe_cpu.h"
 
 #include "kernels/gemm/gemm_tile.h"
-#include "kernels/moe/moe_steps.h"
+#include "kernels/moe/moe_tile.h"
 
 namespace nibble::kernels {
 namespace {
 
+#if defined(__x86_64__)
+
 constexpr std::int64_t kScaleBlock = 32;
 
-template <auto kMultiply>
-void run_tile(const ExpertTile& tile) {
+void run_bf16_tile(const ExpertTile& tile) {
   GemmTile dense{.x = tile.x,
                  .sums = tile.sums,
                  .num_rows = kTileRows,
@@ -25,19 +26,21 @@ void run_tile(const ExpertTile& tile) {
   } else {
     dense.weight = std::get<Bf16Rows>(*tile.weight).values + first;
   }
-  kMultiply(dense);
+  gemm_tile_avx512bf16(dense);
 }
+
+#endif  // defined(__x86_64__)
 
 }  // namespace
 
 Status moe_cpu(const MoeArgs& args, const Exec& exec) {
-  return run_experts(args, exec, {.tile = &run_tile<&gemm_tile>});
+  return run_experts(args, exec, {.tile = &split_tile, .widens = true});
 }
 
 #if defined(__x86_64__)
 Status moe_cpu_avx512bf16(const MoeArgs& args, const Exec& exec) {
   return run_experts(args, exec,
-                     {.tile = &run_tile<&gemm_tile_avx512bf16>,
+                     {.tile = &run_bf16_tile,
                       .splits_pairs = std::holds_alternative<Mxfp4Rows>(args.gate_up.weight)});
 }
 #endif

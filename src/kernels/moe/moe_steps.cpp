@@ -1,12 +1,12 @@
 #include "kernels/moe/moe_steps.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/common/element.h"
 #include "kernels/common/parallel.h"
 #include "kernels/gemm/gemm_tile.h"
+#include "kernels/moe/moe_tile.h"
 #include "kernels/moe/moe_workspace.h"
 
 namespace nibble::kernels {
@@ -37,7 +37,7 @@ void split_pairs(const formats::Bf16* from, std::int64_t cols, formats::Bf16* to
 class ExpertRun {
  public:
   ExpertRun(const MoeArgs& args, const ExpertMath& math)
-      : args_(args), math_(math), work_(lay_out_workspace(args, args.num_tokens)) {}
+      : args_(args), math_(math), work_(lay_out_workspace(stored(args, math), args.num_tokens)) {}
 
   void run(const Exec& exec) {
     const std::int64_t pairs = std::int64_t{args_.num_tokens} * args_.top_k;
@@ -55,13 +55,18 @@ class ExpertRun {
   }
 
  private:
+  static MoeArgs stored(MoeArgs args, const ExpertMath& math) {
+    args.x_dtype = math.widens ? DType::kF32 : args.x_dtype;
+    return args;
+  }
   std::int64_t stored_col(std::int64_t col) const {
-    return math_.splits_pairs ? split_col(col) : col;
+    return math_.widens ? split_position(col) : math_.splits_pairs ? split_col(col) : col;
   }
   void gather(Range pairs) const;
   void gate_up(int workers, int worker) const;
   void down(int workers, int worker) const;
   void store_h(std::int64_t expert, std::int64_t tile, Range inputs, const float* sums) const;
+  void store_h_value(std::byte* h, std::int64_t col, float value) const;
   void store_y(std::int64_t expert, std::int64_t tile, Range inputs, const float* sums) const;
   void combine(Range columns) const;
   template <typename Store>
@@ -79,6 +84,10 @@ void ExpertRun::gather(Range pairs) const {
     const std::int64_t token = work_.routed[pair] / args_.top_k;
     const void* from = element_at(args_.x, args_.x_dtype, token * args_.hidden);
     std::byte* to = work_.x + pair * work_.x_row_bytes;
+    if (math_.widens) {
+      split_row(from, args_.x_dtype, args_.hidden, reinterpret_cast<float*>(to));
+      continue;
+    }
     if (!math_.splits_pairs) {
       std::memcpy(to, from, static_cast<std::size_t>(args_.hidden * element_bytes));
       continue;
@@ -130,15 +139,26 @@ void ExpertRun::store_h(std::int64_t expert, std::int64_t tile, Range inputs,
   for (std::int64_t i = 0; i < kTileRows && bias != nullptr; ++i) {
     biases[i] = bf16_to_f32(bias[expert * 2 * args_.intermediate + row + i]);
   }
-  for (std::int64_t input = inputs.begin; input < inputs.end; ++input, sums += kTileRows) {
-    std::byte* h = work_.h + input * work_.h_row_bytes;
-    for (std::int64_t i = 0; i < kTileRows; i += 2) {
-      const float gate = std::min(sums[i] + biases[i], args_.limit);
-      const float up = std::clamp(sums[i + 1] + biases[i + 1], -args_.limit, args_.limit);
-      const float value = (up + 1.0F) * (gate / (1.0F + std::exp(-args_.alpha * gate)));
-      store_element(h, args_.x_dtype, stored_col((row + i) / 2), value);
-    }
+  constexpr std::int64_t kHalf = kTileRows / 2;
+  alignas(64) float gate[kTileInputs * kHalf] = {};
+  alignas(64) float up[kTileInputs * kHalf] = {};
+  const std::int64_t count = (inputs.end - inputs.begin) * kHalf;
+  for (std::int64_t i = 0; i < count; ++i) {
+    gate[i] = sums[2 * i] + biases[2 * i % kTileRows];
+    up[i] = sums[2 * i + 1] + biases[2 * i % kTileRows + 1];
   }
+  activate(gate, up, static_cast<std::int32_t>((count + 15) / 16 * 16), {args_.alpha, args_.limit});
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::byte* h = work_.h + (inputs.begin + i / kHalf) * work_.h_row_bytes;
+    store_h_value(h, row / 2 + i % kHalf, gate[i]);
+  }
+}
+
+// Rounded to x_dtype, whatever it is kept as.
+void ExpertRun::store_h_value(std::byte* h, std::int64_t col, float value) const {
+  const bool is_rounded = math_.widens && args_.x_dtype == DType::kBF16;
+  store_element(h, math_.widens ? DType::kF32 : args_.x_dtype, stored_col(col),
+                is_rounded ? bf16_to_f32(formats::f32_to_bf16(value)) : value);
 }
 
 // A worker's rows are the same for every expert, so it can combine their results at once.

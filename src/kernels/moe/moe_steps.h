@@ -29,6 +29,8 @@ struct ExpertMath {
   // x is bf16 and inputs lie in groups of 64: first the 32 values of even index, then the odd ones,
   // zeros behind.
   bool splits_pairs = false;
+  // Inputs become float32 in split order (moe_tile.h).
+  bool widens = false;
 };
 
 Status run_experts(const MoeArgs& args, const Exec& exec, const ExpertMath& math);
