@@ -70,7 +70,7 @@ def program():
     """Uses the demo beside itself, shown by breaking that copy."""
     nibble = PREFIX / "bin/nibble"
     run(nibble, "--version")
-    answer = run(nibble, "run", "-p", "Hello", "-n", "4", "--temperature", "0")
+    answer = run(nibble, "run", "-p", "Hello", "-n", "64", "--temperature", "0")
     check(answer.stdout.strip() != "", "the installed program printed no answer")
     config = PREFIX / "share/nibble/models/demo/config.json"
     config.write_text("{")

@@ -100,8 +100,7 @@ struct Case {
 };
 
 // "tiny_bf16_cpu_by_512"
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  const Case& c = info.param;
+std::string name_of(const Case& c) {
   std::string name = c.model;
   name = name.substr(name.rfind('/') + 1) +
          (c.kernels == KernelChoice::kReference ? "_reference_by_" : "_cpu_by_") +
@@ -109,6 +108,9 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
+
+std::string case_name(const testing::TestParamInfo<Case>& info) { return name_of(info.param); }
+void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
 
 class GoldenLogits : public testing::TestWithParam<Case> {};
 
