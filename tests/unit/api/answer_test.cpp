@@ -59,6 +59,7 @@ Played play(const Script& script) {
     format.harmony = *text::HarmonyTokens::find(tokenizer());
   }
   format.hidden_ids = script.request.stop_token_ids;
+  format.wants_tokens = script.request.top_logprobs >= 0;
   const DeltaCallback callback = [&](const Delta& delta) {
     out.deltas.push_back(delta);
     return out.deltas.size() < script.num_deltas;
@@ -134,14 +135,17 @@ TEST(Answer, DeltasEqualTheResponseWhereverItIsCut) {
 
 TEST(Answer, CancelledAnswerHoldsWhatWasDelivered) {
   const std::vector<std::int32_t> ids = ids_of(kAnalysis + kCall + "<|end|>" + kFinal);
-  const std::size_t num_deltas = play({.ids = ids}).deltas.size();
-  for (std::size_t count = 1; count <= num_deltas; ++count) {
-    const Played cancelled = play({.ids = ids, .num_deltas = count});
-    SCOPED_TRACE(count);
-    EXPECT_EQ(cancelled.deltas.size(), count) << "a delta after the reader left";
-    EXPECT_EQ(cancelled.response.finish_reason, FinishReason::kCancelled);
-    EXPECT_EQ(cancelled.response.ids.size(), cancelled.num_pushed);
-    expect_deltas_equal_response(cancelled);
+  for (const std::int32_t top_logprobs : {-1, 0}) {  // 0: a delta for each token as well
+    const Request request{.top_logprobs = top_logprobs};
+    const std::size_t num_deltas = play({.ids = ids, .request = request}).deltas.size();
+    for (std::size_t count = 1; count <= num_deltas; ++count) {
+      const Played cancelled = play({.ids = ids, .request = request, .num_deltas = count});
+      SCOPED_TRACE(count);
+      EXPECT_EQ(cancelled.deltas.size(), count) << "a delta after the reader left";
+      EXPECT_EQ(cancelled.response.finish_reason, FinishReason::kCancelled);
+      EXPECT_EQ(cancelled.response.ids.size(), cancelled.num_pushed);
+      expect_deltas_equal_response(cancelled);
+    }
   }
 }
 
