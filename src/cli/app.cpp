@@ -20,9 +20,9 @@
 namespace nibble::cli {
 namespace {
 
-constexpr std::array kVerbs = {&add_run,    &add_score,    &add_tokenize,
-                               &add_doctor, &add_inspect,  &add_make_model,
-                               &add_plan,   &add_quantize, &add_verify};
+constexpr std::array kVerbs = {&add_run,      &add_score,   &add_tokenize,   &add_bench,
+                               &add_doctor,   &add_inspect, &add_make_model, &add_plan,
+                               &add_quantize, &add_verify};
 
 // CLI11 takes a short flag to be one letter; these are typed by users of other engines.
 struct Rewriting {
@@ -33,6 +33,7 @@ constexpr std::array kRewritings = {
     Rewriting{"-tp", "--tensor-parallel-size"},
     Rewriting{"-pg", "--prompt-gen"},
     Rewriting{"-np", "--parallel"},
+    Rewriting{"-ub", "--ubatch-size"},
     Rewriting{"-sys", "--system"},
     Rewriting{"-help", "--help"},
 };

@@ -48,7 +48,8 @@ Backend engine_backend() {
           &commands::doctor,
           &commands::quantize,
           &commands::verify,
-          &capabilities};
+          &capabilities,
+          &commands::bench};
 }
 
 }  // namespace nibble::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/commands/bench.h"
 #include "api/commands/doctor.h"
 #include "api/commands/inspect.h"
 #include "api/commands/make_model.h"
@@ -50,6 +51,9 @@ struct Backend {
       const commands::VerifyOptions&, const std::function<void(std::int32_t, std::int32_t)>&)>
       verify;
   std::function<Capabilities()> capabilities;
+  std::function<Status(const commands::BenchOptions&,
+                       const std::function<bool(const commands::BenchRow&)>&)>
+      bench;
 };
 
 // The real one: nibble::Engine and api/commands.

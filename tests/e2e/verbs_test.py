@@ -112,6 +112,35 @@ class Inspect(Case):
         self.assertGreaterEqual(len(json.loads(broken.stdout)["problems"]), 2)
 
 
+class Bench(Case):
+    def test_reports_the_demo_in_llama_benchs_fields(self):
+        rows = run_json("bench", "-p", "8", "-n", "4", "-r", "1", "-o", "json")
+        self.assertEqual([(row["n_prompt"], row["n_gen"]) for row in rows], [(8, 0), (0, 4)])
+        for row in rows:
+            self.assertEqual((row["model"], row["streams"], row["backends"]), ("demo", 1, "CPU"))
+            self.assertEqual(len(row["samples_ns"]), 1)
+            self.assertEqual(row["avg_ns"], row["samples_ns"][0])
+            tokens = row["n_prompt"] + row["n_gen"]
+            self.assertAlmostEqual(row["avg_ts"], tokens * 1e9 / row["avg_ns"],
+                                   delta=1e-6 * row["avg_ts"])
+            self.assertAlmostEqual(row["gb_s"], row["avg_ts"] * row["bytes_per_token"] / 1e9,
+                                   delta=1e-5 * row["gb_s"])
+            self.assertAlmostEqual(row["bandwidth_fraction"], row["gb_s"] / row["read_gb_s"],
+                                   delta=1e-9)
+            self.assertGreater(row["model_n_params"], 0)
+
+    def test_compares_with_what_it_wrote(self):
+        flags = ["bench", "-p", "8", "-n", "0", "-r", "1", "-t", "1", "-o", "json"]
+        rows = run_json(*flags)
+        rows[0]["avg_ts"] *= 1e6
+        file = self.folder / "baseline.json"
+        file.write_text(json.dumps(rows))
+        self.assert_fails(8, *flags, "--baseline", file, message="slower than")
+        rows[0]["avg_ts"] = 1e-6
+        file.write_text(json.dumps(rows))
+        run(*flags, "--baseline", file, check=0)
+
+
 class MakeModel(Case):
     def test_a_made_model_runs(self):
         made = self.folder / "made"

@@ -32,6 +32,8 @@ struct FakeEngine {
   Result<commands::DoctorReport> diagnosis = commands::DoctorReport{};
   Status conversion_status;
   commands::QuantizeReport conversion;
+  std::vector<commands::BenchRow> bench_rows;
+  Status bench_status;
 
   // What it was asked.
   std::vector<EngineOptions> loads;
@@ -42,6 +44,7 @@ struct FakeEngine {
   std::vector<commands::PlanOptions> planned;
   std::vector<commands::DoctorOptions> diagnosed;
   std::vector<commands::QuantizeOptions> quantised;
+  std::vector<commands::BenchOptions> benched;
   int deltas_taken = 0;
 };
 
@@ -218,7 +221,16 @@ class World {
           }
           return engine.conversion;
         },
-        .capabilities = [this] { return engine.capabilities; }};
+        .capabilities = [this] { return engine.capabilities; },
+        .bench =
+            [this](const commands::BenchOptions& options,
+                   const std::function<bool(const commands::BenchRow&)>& on_row) {
+              engine.benched.push_back(options);
+              for (const commands::BenchRow& row : engine.bench_rows) {
+                EXPECT_TRUE(on_row(row));
+              }
+              return engine.bench_status;
+            }};
   }
 
   FakeEngine engine;

@@ -1,0 +1,33 @@
+// Runs bench tests on a loaded model, against the clock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "api/commands/bench.h"
+#include "model/config.h"
+#include "nibble/status.h"
+
+namespace nibble::commands {
+
+class BenchRunner {
+ public:
+  virtual ~BenchRunner() = default;
+  virtual int num_threads() const = 0;
+  // Once for each test, before its runs; not timed.
+  virtual Status prepare(const BenchTest& test) = 0;
+  // Nanoseconds of one repetition.
+  virtual Result<std::int64_t> run(const BenchTest& test) = 0;
+};
+
+// One for all tests with the same number of threads. kExhausted: the cache does not fit.
+Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& options,
+                                                      std::span<const BenchTest> tests,
+                                                      const model::ModelConfig& config);
+// Through the engine, with tokenizer (if the checkpoint has one) and sampling. Tests at depth 0.
+Result<std::unique_ptr<BenchRunner>> make_full_runner(const BenchOptions& options,
+                                                      std::int32_t num_threads,
+                                                      const model::ModelConfig& config);
+
+}  // namespace nibble::commands
