@@ -143,10 +143,18 @@ void write_note(Host& host, const BenchFlags& flags, const std::vector<BenchLine
   host.out.write(fmt::format("\n{}, {} activations; {}\n", row.cpu_info, row.activation,
                              row.is_full ? "tokenising and sampling included"
                                          : "tokenising and sampling excluded (--full has them)"));
-  host.out.write(fmt::format("measured before it: {:.1f} GB/s read of {}, {:.3g} TFLOP/s {}\n",
-                             row.rates.read / 1e9, bytes_text(row.rates.read_bytes),
-                             row.rates.peak / 1e12,
-                             row.rates.peak_isa.empty() ? "(unknown)" : row.rates.peak_isa));
+  std::int32_t num_threads = 0;
+  for (const BenchLine& line : lines) {
+    if (line.row.test.n_threads == num_threads) {
+      continue;
+    }
+    num_threads = line.row.test.n_threads;
+    const commands::BenchRates& rates = line.row.rates;
+    host.out.write(
+        fmt::format("{} threads just before: {:.1f} GB/s read of {}, {:.3g} TFLOP/s {}\n",
+                    num_threads, rates.read / 1e9, bytes_text(rates.read_bytes), rates.peak / 1e12,
+                    rates.peak_isa.empty() ? "(unknown)" : rates.peak_isa));
+  }
 }
 
 // Measures and prints row by row.
