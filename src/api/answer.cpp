@@ -35,9 +35,6 @@ bool Answer::push(const engine::TokenEvent& event) {
   if (event.token >= 0) {
     const bool was_reasoning = is_reasoning_;
     record(event);
-    if (is_cancelled_) {
-      return false;
-    }
     if (parser_.has_value()) {
       push_harmony(event.token);
     } else {
@@ -121,6 +118,9 @@ void Answer::begin_call(const text::ParserEvent& event) {
 
 // Visible text goes through the stop strings.
 void Answer::show(const std::string& text) {
+  if (is_cancelled_) {
+    return;
+  }
   std::string shown;
   is_stopped_ = stops_.push(text, shown);
   if (!shown.empty()) {
