@@ -14,7 +14,7 @@ namespace {
 using commands::BenchRow;
 using commands::BenchTest;
 
-constexpr double kPanelWidth = 460.0;
+constexpr double kPanelWidth = 510.0;
 constexpr double kPanelHeight = 300.0;
 constexpr double kLeft = 64.0;
 constexpr double kTop = 34.0;
