@@ -1,5 +1,7 @@
 #include "kernels/gemm/gemm_tile.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -76,7 +78,11 @@ HWY_NOINLINE void group(W w, Rows<X> x, float* out) {
   std::int32_t k = 0;
   for (; k + kLanes <= k_end; k += kLanes) {
     step<kRows, kInputs>(
-        sums, [&](std::int32_t n) HWY_ATTR { return w.load(n, k); },
+        sums,
+        [&](std::int32_t n) HWY_ATTR {
+          hwy::Prefetch(w.at(n + kTileRows, k));  // the next tile
+          return w.load(n, k);
+        },
         [&](std::int32_t i) HWY_ATTR { return x.load(i, k); });
   }
   if (k < k_end) {

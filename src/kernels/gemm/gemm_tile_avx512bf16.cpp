@@ -15,7 +15,6 @@ namespace nibble::kernels {
 namespace {
 
 // Sums of 4 x 4 leave registers for what a step needs; 4 x 6 spills and loses a third.
-constexpr std::int32_t kGroupInputs = 4;
 constexpr std::int32_t kPair = 32;          // values in a register
 constexpr std::int32_t kGroup = 2 * kPair;  // e2m1 values of a step
 constexpr std::int32_t kScaleBlock = 32;
@@ -53,6 +52,8 @@ inline __m512bh load_bf16(const formats::Bf16* from, __mmask32 mask) {
 }
 
 struct Bf16Tile {
+  static constexpr std::int32_t kGroupInputs = 6;  // sums of a group live in registers
+
   const formats::Bf16* weight = nullptr;
   const formats::Bf16* x = nullptr;
   std::int64_t k = 0;
@@ -76,6 +77,7 @@ struct Bf16Tile {
 #pragma GCC unroll 8
     for (std::int32_t n = 0; n < kRows; ++n) {
       const __m512bh w = load_bf16(weight + n * k + at, mask);
+      _mm_prefetch(weight + (n + kTileRows) * k + at, _MM_HINT_T0);  // the next tile
 #pragma GCC unroll 8
       for (std::int32_t i = 0; i < kInputs; ++i) {
         sums.at[n][i] = _mm512_dpbf16_ps(sums.at[n][i], w, inputs[i]);
@@ -113,6 +115,8 @@ constexpr CodeTable make_code_table() {
 constexpr CodeTable kCodeTable = make_code_table();
 
 struct E2m1Tile {
+  static constexpr std::int32_t kGroupInputs = 4;  // scales and codes need some too
+
   const std::uint8_t* codes = nullptr;
   const std::uint8_t* scales = nullptr;
   const formats::Bf16* x = nullptr;
@@ -197,12 +201,15 @@ struct E2m1Tile {
 
 template <std::int32_t kRows, typename Tile>
 void inputs_of(Tile tile, std::int32_t num_inputs, float* out) {
-  for (; num_inputs >= kGroupInputs; num_inputs -= kGroupInputs) {
-    tile.template multiply<kRows, kGroupInputs>(out);
-    tile.skip_inputs(kGroupInputs);
-    out += kGroupInputs * kTileRows;
+  constexpr std::int32_t kMost = Tile::kGroupInputs;
+  for (; num_inputs >= kMost; num_inputs -= kMost) {
+    tile.template multiply<kRows, kMost>(out);
+    tile.skip_inputs(kMost);
+    out += kMost * kTileRows;
   }
   switch (num_inputs) {
+    case 5: return tile.template multiply < kRows, kMost < 5 ? 1 : 5 > (out);
+    case 4: return tile.template multiply < kRows, kMost < 5 ? 1 : 4 > (out);
     case 3: return tile.template multiply<kRows, 3>(out);
     case 2: return tile.template multiply<kRows, 2>(out);
     case 1: return tile.template multiply<kRows, 1>(out);

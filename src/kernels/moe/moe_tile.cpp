@@ -1,5 +1,7 @@
 #include "kernels/moe/moe_tile.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <array>
 
@@ -89,6 +91,7 @@ struct Mxfp4Source {
   HWY_INLINE void load(std::int64_t row, std::int64_t block, Vector (&out)[kParts]) const {
     const std::int64_t at = row * num_blocks + block;
     const std::uint8_t* from = blocks + at * 16;
+    hwy::Prefetch(from + kTileRows * num_blocks * 16);  // the next tile
 #if HWY_TARGET == HWY_AVX3
     // A dword's low four bits select: the low nibble as it is, the high one after a shift.
     const __m512i index =
