@@ -86,6 +86,12 @@ void Answer::take(const text::ParserEvent& event) {
   if (event.type == Type::kBegin && event.kind == text::PartKind::kToolCall) {
     begin_call(event);
   }
+  const bool is_further_content = event.type == Type::kBegin &&
+                                  event.kind == text::PartKind::kContent &&
+                                  !response_.content.empty();
+  if (is_further_content) {
+    show("\n\n");  // a preamble and the answer are two messages
+  }
   if (event.type != Type::kText) {
     return;
   }
