@@ -25,18 +25,15 @@ echo "format: ok (${#sources[@]} files)"
 python3 tools/check_layers.py .
 
 nibble_configure cpu ON
-changed() {  # sources of the build that differ from the main branch, uncommitted ones included
-  local base
-  base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main)
-  if [[ $base == "$(git rev-parse HEAD)" ]]; then
-    base=$(git rev-list --max-count=11 HEAD | tail -n 1)
-  fi
-  git diff -z --name-only --diff-filter=d "$base" -- 'src/*.cpp' 'tests/*.cpp'
-}
-if [[ ${1:-} == --all ]]; then
+# Where this branch left the main one; on the main branch itself, ten commits ago.
+base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)
+if [[ $base == "$(git rev-parse HEAD)" ]]; then
+  base=$(git rev-list --max-count=11 HEAD | tail -n 1)
+fi
+if [[ ${1:-} == --all || -z $base ]]; then
   mapfile -d '' tidied < <(git ls-files -z -- 'src/*.cpp' 'tests/*.cpp')
 else
-  mapfile -d '' tidied < <(changed)
+  mapfile -d '' tidied < <(git diff -z --name-only --diff-filter=d "$base" -- 'src/*.cpp' 'tests/*.cpp')
 fi
 compiled() {  # those that compile_commands.json knows
   python3 - "$PWD" "$@" <<'PY'

@@ -1,5 +1,5 @@
-// A program of somebody else, seeing the public headers only: answers one question with the model in the
-// folder that it is given.
+// A program of somebody else, seeing the public headers only: answers one question with the model
+// in the folder that it is given.
 #include <nibble/capabilities.h>
 #include <nibble/engine.h>
 
