@@ -6,7 +6,8 @@
 #   scripts/lint.sh --all     tidy over every source
 #   scripts/lint.sh --fix     format in place first
 #
-# CUDA sources are formatted but not tidied: clang-tidy 14 cannot parse the CUDA 13 headers.
+# CUDA sources are formatted but not tidied: clang-tidy 14 cannot parse the CUDA 13 headers. Nor are
+# the tiles of the CPU kernels, written for vectors that its front end knows in part only.
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -43,6 +44,7 @@ known = {entry["file"] for entry in json.loads((root / "build/cpu/compile_comman
 print("\0".join(path for path in sys.argv[2:] if str(root / path) in known), end="\0")
 PY
 }
+mapfile -d '' tidied < <(printf '%s\0' "${tidied[@]}" | grep -zv '^src/kernels/.*_tile.*\.cpp$')
 if ((${#tidied[@]} > 0)); then
   mapfile -d '' tidied < <(compiled "${tidied[@]}")
   printf '%s\0' "${tidied[@]}" |

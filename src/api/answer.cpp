@@ -135,7 +135,7 @@ void Answer::show(const std::string& text) {
   }
 }
 
-void Answer::emit(Delta delta) {
+void Answer::emit(const Delta& delta) {
   is_cancelled_ = is_cancelled_ || (on_delta_ && !on_delta_(delta));
 }
 

@@ -43,7 +43,7 @@ class Answer {
   void begin_call(const text::ParserEvent& event);
   void show(const std::string& text);
   void flush();
-  void emit(Delta delta);
+  void emit(const Delta& delta);
   void record(const engine::TokenEvent& event);
 
   AnswerFormat format_;

@@ -7,7 +7,7 @@
 
 namespace {
 
-[[maybe_unused]] const bool is_limited = [] {
+[[maybe_unused]] const bool kIsLimited = [] {
   const char* target = std::getenv("NIBBLE_TEST_TARGET");
   if (target == nullptr) {
     return false;
