@@ -26,9 +26,8 @@ class Stored {
   }
   // `count` values that are NaN in every bit.
   Stored(std::int64_t count, DType dtype)
-      : dtype_(dtype), bytes_(static_cast<std::size_t>(count * dtype_bits(dtype) / 8)) {
-    std::memset(bytes_.data(), 0xFF, bytes_.size());
-  }
+      : dtype_(dtype),
+        bytes_(static_cast<std::size_t>(count * dtype_bits(dtype) / 8), std::byte{0xFF}) {}
 
   void* data() { return bytes_.data(); }
   const void* data() const { return bytes_.data(); }
@@ -57,7 +56,8 @@ inline std::vector<formats::Bf16> to_bf16(std::span<const float> values) {
 
 // Bits, so that NaN equals itself and -0 differs from 0.
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size_bytes()) == 0);
 }
 
 // Pools of 1, 2 and 3 workers, made once.
