@@ -1,21 +1,99 @@
 #include "engine/sampler.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "base/error.h"
+
 namespace nibble::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr float kImpossible = -std::numeric_limits<float>::infinity();
+constexpr std::size_t kBits = 32;
+
+// A NaN stays, so that a broken row fails whatever is allowed of it.
+void forbid(std::span<const std::uint32_t> allowed, std::span<float> logits) {
+  for (std::size_t word = 0; word < allowed.size(); ++word) {
+    if (allowed[word] == ~std::uint32_t{0}) {
+      continue;
+    }
+    const std::size_t first = word * kBits;
+    const std::size_t end = std::min(first + kBits, logits.size());
+    for (std::size_t id = first; id < end; ++id) {
+      const bool is_allowed = ((allowed[word] >> (id - first)) & 1U) != 0;
+      if (!is_allowed && !std::isnan(logits[id])) {
+        logits[id] = kImpossible;
+      }
+    }
+  }
+}
+
+bool has_any(std::span<const std::uint32_t> words) {
+  return std::any_of(words.begin(), words.end(), [](std::uint32_t word) { return word != 0; });
+}
+
+}  // namespace
 
 Sampler::Sampler(std::int32_t vocab)
-    : scratch_(static_cast<std::size_t>(vocab)), order_(static_cast<std::size_t>(vocab)) {}
+    : scratch_(static_cast<std::size_t>(vocab)),
+      order_(static_cast<std::size_t>(vocab)),
+      mask_((static_cast<std::size_t>(vocab) + kBits - 1) / kBits) {}
 
 Result<std::int32_t> Sampler::next_token(const Sequence& sequence, std::span<float> logits) {
+  TokenMask* mask = sequence.request.mask.get();
+  bool holds_stops = sequence.num_generated() < sequence.request.min_tokens;
+  if (mask == nullptr) {
+    return draw(sequence, logits, holds_stops);
+  }
+  const Clock::time_point begin = Clock::now();
+  const Result<bool> has_others = apply_mask(sequence, logits);
+  mask_cost_.time += Clock::now() - begin;
+  ++mask_cost_.num_tokens;
+  if (!has_others) {
+    return has_others.error();
+  }
+  holds_stops = holds_stops && *has_others;  // a mask that wants the end gets it
+  NIBBLE_ASSIGN_OR_RETURN(const std::int32_t token, draw(sequence, logits, holds_stops));
+  const Clock::time_point drawn = Clock::now();
+  const Status accepted = mask->accept(token);
+  mask_cost_.time += Clock::now() - drawn;
+  NIBBLE_RETURN_IF_ERROR(accepted);
+  return token;
+}
+
+Result<bool> Sampler::apply_mask(const Sequence& sequence, std::span<float> logits) {
+  if (!sequence.request.mask->mask(mask_)) {
+    return true;
+  }
+  const std::size_t tail = logits.size() % kBits;
+  if (tail != 0) {
+    mask_.back() &= (std::uint32_t{1} << tail) - 1;
+  }
+  if (!has_any(mask_)) {
+    return error(Code::kInternal, "token mask: none of {} ids may follow {} generated tokens",
+                 logits.size(), sequence.num_generated());
+  }
+  forbid(mask_, logits);
+  for (const std::int32_t id : sequence.request.stop_ids) {
+    mask_[static_cast<std::size_t>(id) / kBits] &=
+        ~(std::uint32_t{1} << (static_cast<std::size_t>(id) % kBits));
+  }
+  return has_any(mask_);
+}
+
+Result<std::int32_t> Sampler::draw(const Sequence& sequence, std::span<float> logits,
+                                   bool holds_stops) {
   const SamplingRules& rules = sequence.request.sampling;
   bias_.clear();
   for (const auto& [id, bias] : rules.logit_bias) {
     bias_.push_back({id, bias});
   }
-  if (sequence.num_generated() < sequence.request.min_tokens) {
+  if (holds_stops) {
     for (const std::int32_t id : sequence.request.stop_ids) {
-      bias_.push_back({id, -std::numeric_limits<float>::infinity()});
+      bias_.push_back({id, kImpossible});
     }
   }
   return kernels::sample({.logits = logits,

@@ -22,6 +22,7 @@ class TokenEngine {
 
   const model::Model& model() const { return *model_; }
   const Scheduler& scheduler() const { return scheduler_; }
+  const MaskCost& mask_cost() const { return sampler_.mask_cost(); }
 
   // Queues a request. kInvalidArgument: empty prompt, an id outside the vocabulary (field and value
   // named), or a prompt that leaves no room for a token in the context or in the whole cache.

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "engine/token_mask.h"
 #include "nibble/status.h"
 
 namespace nibble::engine {
@@ -34,12 +36,14 @@ struct TokenRequest {
   std::vector<std::int32_t> prompt;  // at least one id
   SamplingRules sampling;
   std::int32_t max_tokens = 0;         // 0: compute the prompt, generate nothing
-  std::int32_t min_tokens = 0;         // stop ids are masked before this many
+  std::int32_t min_tokens = 0;         // stop ids are held back before this many
   std::vector<std::int32_t> stop_ids;  // end the answer; reported as its last token
   std::int32_t top_logprobs = -1;      // -1: none; n >= 0: of the token and the n best
   // Called in order for every prompt position with the logits [vocab] that predict the next
   // position. Must not call the engine.
   std::function<void(std::int32_t position, std::span<const float> logits)> on_prompt_logits;
+  // Null: every id may come next. Not to be shared by two requests.
+  std::shared_ptr<TokenMask> mask;
 };
 
 enum class Finish : std::uint8_t { kNone, kStop, kLength, kFailed };
