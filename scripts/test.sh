@@ -32,8 +32,7 @@ ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
   ctest --test-dir build/asan --output-on-failure --no-tests=error -j "$jobs" -L '^(unit|fuzz)$' \
   "$@" </dev/null
 nibble_configure tsan ON
-nibble_build tsan tests_threads
-# Suites that were not built for this preset are not registered under a label.
+nibble_build tsan tests_unit
 TSAN_OPTIONS=halt_on_error=1 \
   ctest --test-dir build/tsan --output-on-failure --no-tests=error -j "$jobs" -L '^unit$' \
   "$@" </dev/null
