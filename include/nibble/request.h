@@ -53,7 +53,9 @@ struct Request {
   std::variant<ChatPrompt, TextPrompt, TokenPrompt> prompt;
   SamplingParams sampling;
   std::int32_t max_tokens = -1;  ///< -1: until the context is full
-  std::int32_t min_tokens = 0;   ///< no stop before this many
+  bool max_tokens_must_fit =
+      false;                    ///< refuse, rather than end early, when the context is too short
+  std::int32_t min_tokens = 0;  ///< no stop before this many
   std::vector<std::string>
       stop;  ///< matched in visible text only, never in reasoning or tool calls
   std::vector<std::int32_t> stop_token_ids;
@@ -63,10 +65,19 @@ struct Request {
 
 enum class FinishReason : std::uint8_t { kStop, kLength, kToolCalls, kCancelled };
 
+/// What a generated token is a part of.
+enum class TokenPart : std::uint8_t {
+  kControl,  ///< marks of the format, headers, the token that ended the answer
+  kReasoning,
+  kContent,
+  kToolCall,  ///< its arguments
+};
+
 struct TokenLogprob {
   std::int32_t id = 0;
   float logprob = 0.0F;
   std::vector<std::pair<std::int32_t, float>> top;  ///< largest first
+  TokenPart part = TokenPart::kContent;
 };
 
 /// A piece of an answer, in order of generation.
@@ -83,7 +94,7 @@ struct Delta {
   std::int32_t tool_index = -1;  ///< tool calls: 0, 1, ...
   std::string tool_id;           ///< kToolCallBegin
   std::vector<TokenLogprob>
-      tokens;  ///< kTokens: one event for each generated token, when asked for
+      tokens;  ///< kTokens: one event for each generated token, after its text, when asked for
 };
 
 struct Usage {

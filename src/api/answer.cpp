@@ -33,23 +33,42 @@ Answer::Answer(const AnswerFormat& format, const Request& request, const DeltaCa
 bool Answer::push(const engine::TokenEvent& event) {
   engine_finish_ = event.finish;
   if (event.token >= 0) {
-    const bool was_reasoning = is_reasoning_;
-    record(event);
+    const std::optional<text::PartKind> before = part_;
     if (parser_.has_value()) {
       push_harmony(event.token);
     } else {
       push_text(event.token);
     }
-    response_.usage.reasoning_tokens += was_reasoning || is_reasoning_ ? 1 : 0;
+    record(event, part_of(event.token, before));
+    const bool is_reasoning =
+        before == text::PartKind::kReasoning || part_ == text::PartKind::kReasoning;
+    response_.usage.reasoning_tokens += is_reasoning ? 1 : 0;
   }
   return !is_stopped_ && !is_cancelled_;
 }
 
-void Answer::record(const engine::TokenEvent& event) {
+// `before`: the message that was open when the token came. A token may open one, or close it.
+TokenPart Answer::part_of(std::int32_t token, std::optional<text::PartKind> before) const {
+  if (!parser_.has_value()) {
+    return is_hidden(token) ? TokenPart::kControl : TokenPart::kContent;
+  }
+  const std::optional<text::PartKind> part = part_.has_value() ? part_ : before;
+  if (!part.has_value() || format_.tokenizer->is_special(token)) {
+    return TokenPart::kControl;
+  }
+  switch (*part) {
+    case text::PartKind::kReasoning: return TokenPart::kReasoning;
+    case text::PartKind::kContent: return TokenPart::kContent;
+    case text::PartKind::kToolCall: return TokenPart::kToolCall;
+  }
+  return TokenPart::kControl;
+}
+
+void Answer::record(const engine::TokenEvent& event, TokenPart part) {
   response_.ids.push_back(event.token);
   ++response_.usage.completion_tokens;
   TokenLogprob logprob{
-      .id = event.token, .logprob = event.logprob.logprob, .top = event.logprob.top};
+      .id = event.token, .logprob = event.logprob.logprob, .top = event.logprob.top, .part = part};
   if (format_.wants_tokens) {
     emit({.kind = Delta::Kind::kTokens, .tokens = {logprob}});
   }
@@ -58,10 +77,13 @@ void Answer::record(const engine::TokenEvent& event) {
   }
 }
 
+bool Answer::is_hidden(std::int32_t token) const {
+  return std::find(format_.hidden_ids.begin(), format_.hidden_ids.end(), token) !=
+         format_.hidden_ids.end();
+}
+
 void Answer::push_text(std::int32_t token) {
-  const bool is_hidden = std::find(format_.hidden_ids.begin(), format_.hidden_ids.end(), token) !=
-                         format_.hidden_ids.end();
-  if (format_.tokenizer == nullptr || is_hidden) {
+  if (format_.tokenizer == nullptr || is_hidden(token)) {
     return;
   }
   std::string text;
@@ -82,7 +104,7 @@ void Answer::take(const text::ParserEvent& event) {
     return;
   }
   using Type = text::ParserEvent::Type;
-  is_reasoning_ = event.kind == text::PartKind::kReasoning && event.type != Type::kEnd;
+  part_ = event.type == Type::kEnd ? std::nullopt : std::optional(event.kind);
   if (event.type == Type::kBegin && event.kind == text::PartKind::kToolCall) {
     begin_call(event);
   }
@@ -135,6 +157,7 @@ void Answer::show(const std::string& text) {
   }
 }
 
+// Nothing follows the delta that cancelled.
 void Answer::emit(const Delta& delta) {
   is_cancelled_ = is_cancelled_ || (on_delta_ && !on_delta_(delta));
 }

@@ -44,7 +44,9 @@ class Answer {
   void show(const std::string& text);
   void flush();
   void emit(const Delta& delta);
-  void record(const engine::TokenEvent& event);
+  bool is_hidden(std::int32_t token) const;
+  TokenPart part_of(std::int32_t token, std::optional<text::PartKind> before) const;
+  void record(const engine::TokenEvent& event, TokenPart part);
 
   AnswerFormat format_;
   const DeltaCallback& on_delta_;
@@ -54,9 +56,9 @@ class Answer {
   std::vector<text::ParserEvent> events_;
   Response response_;
   std::uint64_t call_seed_ = 0;
-  bool is_reasoning_ = false;
-  bool is_stopped_ = false;    // by a stop string
-  bool is_cancelled_ = false;  // by the callback
+  std::optional<text::PartKind> part_;  // of the message that is open
+  bool is_stopped_ = false;             // by a stop string
+  bool is_cancelled_ = false;           // by the callback
   bool wants_logprobs_ = false;
   engine::Finish engine_finish_ = engine::Finish::kNone;
 };

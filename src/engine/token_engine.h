@@ -24,8 +24,10 @@ class TokenEngine {
   const Scheduler& scheduler() const { return scheduler_; }
   const MaskCost& mask_cost() const { return sampler_.mask_cost(); }
 
-  // Queues a request. kInvalidArgument: empty prompt, an id outside the vocabulary (field and value
-  // named), or a prompt that leaves no room for a token in the context or in the whole cache.
+  // kInvalidArgument: empty prompt, an id outside the vocabulary (field and value named), or a
+  // prompt that leaves no room for a token in the context or in the whole cache. Any thread.
+  Status check(const TokenRequest& request) const;
+  // Queues a request that passes `check`.
   Result<SequenceId> add(TokenRequest request);
   // Frees everything at once; unknown or finished ids are ignored.
   void cancel(SequenceId id);
@@ -40,7 +42,6 @@ class TokenEngine {
   Result<TokenEvent> generate(Sequence& sequence, std::span<float> logits);
   void end(Sequence* sequence);
   void fail(Sequence* sequence, const Status& status, std::vector<TokenEvent>& events);
-  Status check(const TokenRequest& request) const;
 
   std::unique_ptr<model::Model> model_;
   Scheduler scheduler_;

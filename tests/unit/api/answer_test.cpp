@@ -225,6 +225,21 @@ TEST(Answer, LogprobsAreKeptForEveryTokenWhenAskedFor) {
   EXPECT_TRUE(play({.ids = ids}).response.logprobs.empty());
 }
 
+TEST(Answer, EachTokenSaysWhatItIsPartOf) {
+  const Played all = play({.ids = ids_of(kAnalysis + kCall + "<|end|>" + kFinal + "<|return|>"),
+                           .request = {.top_logprobs = 0}});
+  std::string texts[4];
+  for (const TokenLogprob& token : all.response.logprobs) {
+    texts[static_cast<std::size_t>(token.part)] += tokenizer().token_bytes(token.id);
+  }
+  EXPECT_EQ(texts[static_cast<std::size_t>(TokenPart::kReasoning)], all.response.reasoning);
+  EXPECT_EQ(texts[static_cast<std::size_t>(TokenPart::kContent)], all.response.content);
+  EXPECT_EQ(texts[static_cast<std::size_t>(TokenPart::kToolCall)],
+            all.response.tool_calls.at(0).arguments);
+  EXPECT_THAT(texts[static_cast<std::size_t>(TokenPart::kControl)],
+              testing::EndsWith("<|message|><|return|>"));
+}
+
 TEST(Answer, NothingGeneratedIsAnEmptyAnswer) {
   const Played none = play({.ids = {-1}, .finish = Finish::kLength});
   EXPECT_EQ(none.response.content, "");

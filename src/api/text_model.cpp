@@ -1,0 +1,180 @@
+#include "api/text_model.h"
+
+#include <chrono>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "api/chat_prompt.h"
+#include "api/memory_fit.h"
+#include "api/sampling_rules.h"
+#include "base/error.h"
+#include "tensor/machine_facts.h"
+#include "text/harmony.h"
+#include "weights/checkpoint.h"
+
+namespace nibble {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A folder without `tokenizer.json` still runs on token ids.
+Result<std::optional<text::Tokenizer>> load_tokenizer(const std::string& folder,
+                                                      std::int32_t vocab) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder + "/tokenizer.json", ignored)) {
+    return std::optional<text::Tokenizer>();
+  }
+  NIBBLE_ASSIGN_OR_RETURN(text::Tokenizer tokenizer, text::Tokenizer::load(folder));
+  if (tokenizer.vocab_size() > vocab) {
+    return error(Code::kCorrupt,
+                 "{}/tokenizer.json: want ids below {}, the model's vocabulary, found {}", folder,
+                 vocab, tokenizer.vocab_size() - 1);
+  }
+  return std::optional<text::Tokenizer>(std::move(tokenizer));
+}
+
+std::int64_t checkpoint_bytes(const std::string& folder) {
+  std::int64_t bytes = 0;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    if (entry.path().extension() == ".safetensors") {
+      const auto size = entry.file_size(failed);
+      bytes += failed ? 0 : static_cast<std::int64_t>(size);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<TextModel> TextModel::load(const EngineOptions& options) {
+  const Clock::time_point begin = Clock::now();
+  NIBBLE_ASSIGN_OR_RETURN(const model::ModelConfig config, model::load_config(options.model));
+  TextModel out;
+  NIBBLE_ASSIGN_OR_RETURN(out.defaults, model::load_generation_defaults(options.model, config));
+  NIBBLE_ASSIGN_OR_RETURN(out.tokenizer, load_tokenizer(options.model, config.vocab));
+  MachineFacts machine;
+  probe_host(machine);
+  NIBBLE_ASSIGN_OR_RETURN(
+      const EnginePlan plan,
+      plan_engine(options, config, checkpoint_bytes(options.model), machine.available_bytes));
+  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model,
+                          model::load_model(options.model, plan.model));
+  const model::MemoryPlan memory = model->memory();
+  out.info = {.model = options.model,
+              .architecture = config.architecture,
+              .vocab_size = config.vocab,
+              .max_model_len = plan.model.max_position,
+              .num_threads = model->num_threads(),
+              .has_tokenizer = out.tokenizer.has_value(),
+              .mapped_bytes = memory.mapped_bytes,
+              .owned_weight_bytes = memory.owned_weight_bytes,
+              .kv_bytes = memory.kv_bytes,
+              .workspace_bytes = memory.workspace_bytes};
+  out.engine = std::make_unique<engine::TokenEngine>(std::move(model), plan.limits);
+  out.info.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  return out;
+}
+
+Result<const text::Tokenizer*> TextModel::need_tokenizer() const {
+  if (!tokenizer.has_value()) {
+    return error(Code::kUnsupported, "{}: no tokenizer.json; give token ids", info.model);
+  }
+  return &*tokenizer;
+}
+
+Result<std::vector<std::int32_t>> TextModel::prompt_ids(const Request& request) const {
+  if (const auto* ids = std::get_if<TokenPrompt>(&request.prompt)) {
+    return ids->ids;
+  }
+  NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer* tokens, need_tokenizer());
+  if (const auto* raw = std::get_if<TextPrompt>(&request.prompt)) {
+    return tokens->encode(raw->text, text::SpecialTokens::kRecognise);
+  }
+  NIBBLE_ASSIGN_OR_RETURN(const text::HarmonyTokens control, text::HarmonyTokens::find(*tokens));
+  NIBBLE_ASSIGN_OR_RETURN(const std::vector<text::Message> conversation,
+                          harmony_conversation(std::get<ChatPrompt>(request.prompt)));
+  return text::render(conversation, *tokens, control, text::RenderFor::kCompletion);
+}
+
+std::vector<std::int32_t> TextModel::stop_ids(const Request& request) const {
+  std::vector<std::int32_t> ids = request.stop_token_ids;
+  if (!request.ignore_eos) {
+    ids.insert(ids.end(), defaults.eos_ids.begin(), defaults.eos_ids.end());
+  }
+  return ids;
+}
+
+Result<AnswerFormat> TextModel::answer_format(const Request& request) const {
+  AnswerFormat format{.tokenizer = tokenizer.has_value() ? &*tokenizer : nullptr,
+                      .hidden_ids = stop_ids(request)};
+  if (std::holds_alternative<ChatPrompt>(request.prompt)) {
+    NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer* tokens, need_tokenizer());
+    NIBBLE_ASSIGN_OR_RETURN(format.harmony, text::HarmonyTokens::find(*tokens));
+  }
+  if (!request.stop.empty() && format.tokenizer == nullptr) {
+    return error(Code::kUnsupported, "stop: {} strings given, but {} has no tokenizer.json",
+                 request.stop.size(), info.model);
+  }
+  format.wants_tokens =
+      request.top_logprobs >= 0 || std::holds_alternative<TokenPrompt>(request.prompt);
+  return format;
+}
+
+Result<engine::TokenRequest> TextModel::token_request(const Request& request) const {
+  engine::TokenRequest out{.min_tokens = request.min_tokens,
+                           .stop_ids = stop_ids(request),
+                           .top_logprobs = request.top_logprobs};
+  NIBBLE_ASSIGN_OR_RETURN(out.prompt, prompt_ids(request));
+  NIBBLE_ASSIGN_OR_RETURN(out.sampling, sampling_rules(request.sampling, defaults));
+  if (request.max_tokens < -1) {
+    return error(Code::kInvalidArgument, "max_tokens: want -1 or more, found {}",
+                 request.max_tokens);
+  }
+  out.max_tokens =
+      request.max_tokens == -1 ? std::numeric_limits<std::int32_t>::max() : request.max_tokens;
+  if (request.min_tokens < 0 || request.min_tokens > out.max_tokens) {
+    return error(Code::kInvalidArgument, "min_tokens: want 0 to max_tokens, {}, found {}",
+                 out.max_tokens, request.min_tokens);
+  }
+  if (request.top_logprobs < -1 || request.top_logprobs > info.vocab_size) {
+    return error(Code::kInvalidArgument, "top_logprobs: want -1 to {}, found {}", info.vocab_size,
+                 request.top_logprobs);
+  }
+  return out;
+}
+
+Status TextModel::check_lengths(const Request& request, std::size_t num_prompt) const {
+  const std::int64_t wanted = static_cast<std::int64_t>(num_prompt) + request.max_tokens;
+  if (request.max_tokens_must_fit && request.max_tokens >= 0 && wanted > info.max_model_len) {
+    return error(Code::kInvalidArgument,
+                 "max_tokens: a prompt of {} tokens and max_tokens of {} want a context of {}, the "
+                 "limit is {}",
+                 num_prompt, request.max_tokens, wanted, info.max_model_len);
+  }
+  return {};
+}
+
+Result<PreparedRequest> TextModel::prepare(const Request& request) const {
+  PreparedRequest out;
+  NIBBLE_ASSIGN_OR_RETURN(out.format, answer_format(request));
+  NIBBLE_ASSIGN_OR_RETURN(out.tokens, token_request(request));
+  NIBBLE_RETURN_IF_ERROR(engine->check(out.tokens));
+  NIBBLE_RETURN_IF_ERROR(check_lengths(request, out.tokens.prompt.size()));
+  return out;
+}
+
+Result<std::vector<std::int32_t>> TextModel::encode(const std::string& text,
+                                                    bool with_special) const {
+  NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer* tokens, need_tokenizer());
+  return tokens->encode(
+      text, with_special ? text::SpecialTokens::kRecognise : text::SpecialTokens::kAsText);
+}
+
+Result<std::string> TextModel::decode(const std::vector<std::int32_t>& ids) const {
+  NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer* tokens, need_tokenizer());
+  return tokens->decode(ids);
+}
+
+}  // namespace nibble
