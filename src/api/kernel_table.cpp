@@ -26,7 +26,7 @@ void append(const char* family, std::span<const kernels::Instance<Args>> table,
 
 bool is_for(const kernels::InstanceInfo& info, kernels::Arch arch) {
   switch (arch) {
-    case kernels::Arch::kCpu: return info.backend != kernels::Backend::kCuda;
+    case kernels::Arch::kCpu: return info.backend == kernels::Backend::kCpu;
     case kernels::Arch::kSm90: return info.min_sm / 10 == 9;
     case kernels::Arch::kSm100: return info.min_sm / 10 == 10;
     case kernels::Arch::kSm120: return info.min_sm / 10 == 12;

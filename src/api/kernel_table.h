@@ -19,8 +19,8 @@ struct KernelRow {
 // Families in alphabetical order, those of the forward pass first.
 std::vector<KernelRow> kernel_rows();
 
-// Whether a kernel of the family was run on hardware of this architecture. Any instruction set of a
-// processor will do.
+// Whether a kernel of the family was run on hardware of this architecture and compared with the
+// scalar reference, which itself counts for nothing. Any instruction set of a processor will do.
 bool has_verified_kernel(std::span<const KernelRow> rows, std::string_view family,
                          kernels::Arch arch);
 

@@ -34,7 +34,7 @@ struct ModelConfig {
   float swiglu_alpha = 1.702F;  // fixed by the architecture, not in the file
   float swiglu_limit = 7.0F;
   bool has_mxfp4_experts = false;     // what `quantization_config` says; tensors decide
-  bool has_nvfp4_experts = false;     // likewise; converted, but not run
+  bool has_nvfp4_experts = false;     // likewise
   std::vector<std::int32_t> eos_ids;  // from config.json; generation_config.json takes precedence
 };
 

@@ -1,5 +1,6 @@
 #include "model/model_weights.h"
 
+#include <cmath>
 #include <cstring>
 #include <span>
 #include <string>
@@ -51,21 +52,31 @@ class TensorTaker {
     model_.owned_bytes += static_cast<std::int64_t>(out.size_bytes());
   }
 
-  kernels::ExpertMatrix experts(const std::string& hf_name, Buffer<Bf16>& owned) const {
+  kernels::ExpertMatrix experts(const std::string& hf_name, OwnedExperts& owned) const {
     kernels::ExpertMatrix out;
     out.bias = static_cast<const Bf16*>(tensor(hf_name + "_bias").view.data);
-    if (model_.expert_format == ExpertFormat::kMxfp4) {
-      out.weight = kernels::Mxfp4Rows{
-          .blocks = static_cast<const std::uint8_t*>(tensor(hf_name + "_blocks").view.data),
-          .scales = static_cast<const std::uint8_t*>(tensor(hf_name + "_scales").view.data)};
-    } else {
-      owned = transposed_rows(tensor(hf_name));
-      out.weight = kernels::Bf16Rows{owned.data()};
+    switch (model_.expert_format) {
+      case ExpertFormat::kMxfp4:
+        out.weight = kernels::Mxfp4Rows{bytes(hf_name + "_blocks"), bytes(hf_name + "_scales")};
+        break;
+      case ExpertFormat::kBf16Transposed:
+        owned.rows = transposed_rows(tensor(hf_name));
+        out.weight = kernels::Bf16Rows{owned.rows.data()};
+        break;
+      case ExpertFormat::kNvfp4:
+        owned.globals = vector(hf_name + "_weight_scale_2");
+        out.weight = kernels::Nvfp4Rows{bytes(hf_name + "_weight"),
+                                        bytes(hf_name + "_weight_scale"), owned.globals.data()};
+        break;
     }
     return out;
   }
 
  private:
+  const std::uint8_t* bytes(const std::string& hf_name) const {
+    return static_cast<const std::uint8_t*>(tensor(hf_name).view.data);
+  }
+
   // [experts, in, out] as `save_pretrained` writes it, to [experts, out, in].
   Buffer<Bf16> transposed_rows(const weights::Checkpoint::Tensor& source) const {
     const Shape& shape = source.view.shape;
@@ -124,9 +135,28 @@ LayerWeights take_layer(const TensorTaker& take, const ModelConfig& config, std:
   layer.mlp_norm = take.vector(prefix + "post_attention_layernorm.weight");
   layer.router = take.matrix(prefix + "mlp.router.weight");
   layer.router_bias = take.vector(prefix + "mlp.router.bias");
-  layer.gate_up = take.experts(prefix + "mlp.experts.gate_up_proj", layer.gate_up_rows);
-  layer.down = take.experts(prefix + "mlp.experts.down_proj", layer.down_rows);
+  layer.gate_up = take.experts(prefix + "mlp.experts.gate_up_proj", layer.gate_up_owned);
+  layer.down = take.experts(prefix + "mlp.experts.down_proj", layer.down_owned);
   return layer;
+}
+
+// A scale of zero, Inf or NaN would make a whole expert meaningless.
+Status check_globals(const OwnedExperts& experts, const std::string& stem,
+                     const weights::Checkpoint& checkpoint) {
+  for (const float global : experts.globals.span()) {
+    if (!(global > 0.0F) || std::isinf(global)) {
+      return error(Code::kCorrupt, "{}: tensor {}_weight_scale_2: want positive numbers, found {}",
+                   checkpoint.folder(), stem, global);
+    }
+  }
+  return {};
+}
+
+Status check_layer(const LayerWeights& layer, std::int32_t index,
+                   const weights::Checkpoint& checkpoint) {
+  const std::string prefix = fmt::format("model.layers.{}.mlp.experts.", index);
+  NIBBLE_RETURN_IF_ERROR(check_globals(layer.gate_up_owned, prefix + "gate_up_proj", checkpoint));
+  return check_globals(layer.down_owned, prefix + "down_proj", checkpoint);
 }
 
 }  // namespace
@@ -146,6 +176,7 @@ Result<ModelWeights> load_weights(const std::string& folder, const ModelConfig& 
   model.layers.reserve(static_cast<std::size_t>(config.num_layers));
   for (std::int32_t index = 0; index < config.num_layers; ++index) {
     model.layers.push_back(take_layer(take, config, index));
+    NIBBLE_RETURN_IF_ERROR(check_layer(model.layers.back(), index, model.checkpoint));
   }
   return model;
 }

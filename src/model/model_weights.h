@@ -20,6 +20,12 @@ struct DenseMatrix {
   DType dtype = DType::kBF16;
 };
 
+// What an ExpertMatrix points to beside the mapped file.
+struct OwnedExperts {
+  Buffer<formats::Bf16> rows;  // of bf16 experts
+  Buffer<float> globals;       // of NVFP4 experts
+};
+
 struct LayerWeights {
   Buffer<float> attention_norm;  // [hidden]
   DenseMatrix q;                 // [num_heads * head_dim, hidden]
@@ -34,8 +40,8 @@ struct LayerWeights {
   Buffer<float> router_bias;  // [num_experts]
   kernels::ExpertMatrix gate_up;
   kernels::ExpertMatrix down;
-  Buffer<formats::Bf16> gate_up_rows;  // owned rows of bf16 experts; empty for MXFP4
-  Buffer<formats::Bf16> down_rows;
+  OwnedExperts gate_up_owned;
+  OwnedExperts down_owned;
 };
 
 struct ModelWeights {

@@ -10,7 +10,9 @@ namespace {
 
 using weights::TensorSpec;
 
-constexpr std::int64_t kBlock = 32;  // values that share a scale
+constexpr std::array<std::string_view, 3> kFormatNames = {"mxfp4", "bf16", "nvfp4"};
+constexpr std::int64_t kMxBlock = 32;  // values that share a scale
+constexpr std::int64_t kNvBlock = 16;
 constexpr std::string_view kLayerPrefix = "model.layers.";
 
 struct NamePair {
@@ -98,15 +100,12 @@ class Lister {
     add_experts("mlp.experts.down_proj", config_.hidden, config_.intermediate);
   }
 
+  // Kernels read biases of experts where they are mapped, as bf16.
   void add_experts(const std::string& name, std::int64_t rows, std::int64_t columns) {
-    const std::int64_t experts = config_.num_experts;
-    if (experts_ == ExpertFormat::kMxfp4) {
-      add(name + "_blocks", {experts, rows, columns / kBlock, kBlock / 2}, {DType::kU8});
-      add(name + "_scales", {experts, rows, columns / kBlock}, {DType::kU8, DType::kUE8M0});
-    } else {
-      add(name, {experts, columns, rows}, {DType::kBF16});
+    for (TensorSpec& part : stack_tensors({name, config_.num_experts, rows, columns}, experts_)) {
+      add(part.name, std::move(part.shape), std::move(part.dtypes));
     }
-    add_dense(name + "_bias", {experts, rows});
+    add(name + "_bias", {config_.num_experts, rows}, {DType::kBF16});
   }
 
   const ModelConfig& config_;
@@ -127,6 +126,40 @@ std::string find_open_ai(const std::array<NamePair, kCount>& pairs, std::string_
 
 }  // namespace
 
+std::string_view expert_format_name(ExpertFormat format) {
+  return kFormatNames[static_cast<std::size_t>(format)];
+}
+
+ExpertFormat configured_expert_format(const ModelConfig& config) {
+  return config.has_mxfp4_experts   ? ExpertFormat::kMxfp4
+         : config.has_nvfp4_experts ? ExpertFormat::kNvfp4
+                                    : ExpertFormat::kBf16Transposed;
+}
+
+std::vector<TensorSpec> stack_tensors(const ExpertStack& stack, ExpertFormat format) {
+  const auto& [stem, experts, rows, cols] = stack;
+  switch (format) {
+    case ExpertFormat::kBf16Transposed: return {{stem, {experts, cols, rows}, {DType::kBF16}}};
+    case ExpertFormat::kMxfp4:
+      return {{stem + "_blocks", {experts, rows, cols / kMxBlock, kMxBlock / 2}, {DType::kU8}},
+              {stem + "_scales", {experts, rows, cols / kMxBlock}, {DType::kU8, DType::kUE8M0}}};
+    case ExpertFormat::kNvfp4:
+      return {{stem + "_weight", {experts, rows, cols / 2}, {DType::kU8}},
+              {stem + "_weight_scale", {experts, rows, cols / kNvBlock}, {DType::kE4M3}},
+              {stem + "_weight_scale_2", {experts}, {DType::kF32}}};
+  }
+  return {};
+}
+
+std::int64_t expert_bytes(std::int64_t elems, ExpertFormat format) {
+  switch (format) {
+    case ExpertFormat::kBf16Transposed: return 2 * elems;
+    case ExpertFormat::kMxfp4: return elems / 2 + elems / kMxBlock;
+    case ExpertFormat::kNvfp4: return elems / 2 + elems / kNvBlock;
+  }
+  return 0;
+}
+
 std::string tensor_name(const std::string& hf_name, Naming naming) {
   if (naming == Naming::kHuggingFace) {
     return hf_name;
@@ -145,26 +178,27 @@ std::string tensor_name(const std::string& hf_name, Naming naming) {
 
 Result<ExpertFormat> detect_expert_format(const ModelConfig& config,
                                           const weights::Checkpoint& checkpoint) {
-  const std::string stem = "model.layers.0.mlp.experts.gate_up_proj";
-  const std::string blocks = tensor_name(stem + "_blocks", config.naming);
-  const std::string plain = tensor_name(stem, config.naming);
-  const bool has_blocks = checkpoint.find(blocks) != nullptr;
-  const bool has_plain = checkpoint.find(plain) != nullptr;
-  if (checkpoint.find(stem + "_weight_scale_2") != nullptr) {
-    return error(Code::kUnsupported,
-                 "{}: experts: want mxfp4 or bf16, found nvfp4 (`nibble quantize --format mxfp4` "
-                 "converts them)",
-                 checkpoint.folder());
+  const ExpertStack first{.stem = "model.layers.0.mlp.experts.gate_up_proj"};
+  std::vector<std::string> wanted;
+  std::vector<ExpertFormat> found;
+  for (const ExpertFormat format :
+       {ExpertFormat::kMxfp4, ExpertFormat::kBf16Transposed, ExpertFormat::kNvfp4}) {
+    const std::string name = tensor_name(stack_tensors(first, format).front().name, config.naming);
+    wanted.push_back(name);
+    if (checkpoint.find(name) != nullptr) {
+      found.push_back(format);
+    }
   }
-  if (has_blocks == has_plain) {
-    return error(Code::kCorrupt, "{}: want one of tensors {} and {}, found {}", checkpoint.folder(),
-                 blocks, plain, has_blocks ? "both" : "neither");
+  if (found.size() != 1) {
+    return error(Code::kCorrupt, "{}: want one of tensors {}, {} and {}, found {}",
+                 checkpoint.folder(), wanted[0], wanted[1], wanted[2],
+                 found.empty() ? "none" : "more");
   }
-  if (has_plain && config.naming == Naming::kOpenAi) {
+  if (found.front() != ExpertFormat::kMxfp4 && config.naming == Naming::kOpenAi) {
     return error(Code::kUnsupported, "{}: experts under OpenAI's names: want {}, found {}",
-                 checkpoint.folder(), blocks, plain);
+                 checkpoint.folder(), wanted[0], expert_format_name(found.front()));
   }
-  return has_blocks ? ExpertFormat::kMxfp4 : ExpertFormat::kBf16Transposed;
+  return found.front();
 }
 
 std::vector<weights::TensorSpec> tensor_list(const ModelConfig& config, ExpertFormat experts) {

@@ -141,6 +141,20 @@ class Bench(Case):
         run(*flags, "--baseline", file, check=0)
 
 
+class Nvfp4(Case):
+    def test_the_demo_as_nvfp4_runs_and_scores_as_before(self):
+        nvfp4 = self.folder / "nvfp4"
+        run("quantize", DEMO, nvfp4, "--format", "nvfp4", check=0)
+        self.assertIn("nvfp4", run("inspect", nvfp4, check=0).stdout.decode())
+        run("verify", nvfp4, "--tokens", "8", check=0)
+        flags = ["-p", "Once upon a time there was a cat.", "--activation", "f32"]
+        self.assertEqual(run("score", nvfp4, *flags, check=0).stdout,
+                         run("score", DEMO, *flags, check=0).stdout)
+        flags = ["-p", "Hello", "-n", "12", "--temp", "0", "--activation", "f32"]
+        self.assertEqual(run("run", nvfp4, *flags, check=0).stdout,
+                         run("run", DEMO, *flags, check=0).stdout)
+
+
 class MakeModel(Case):
     def test_a_made_model_runs(self):
         made = self.folder / "made"

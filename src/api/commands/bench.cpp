@@ -19,6 +19,7 @@
 #include "base/thread_pool.h"
 #include "kernels/probe/probe.h"
 #include "model/config.h"
+#include "model/tensor_list.h"
 #include "tensor/machine_facts.h"
 
 namespace nibble::commands {
@@ -42,11 +43,11 @@ Result<Subject> subject_of(const BenchOptions& options) {
   if (!report.problems.empty()) {
     return error(Code::kCorrupt, "{}", report.problems.front());
   }
-  const bool has_mxfp4_experts = report.quantisation == "mxfp4";
-  subject.model = {options.model,
-                   fmt::format("{} {}", report.architecture, has_mxfp4_experts ? "mxfp4" : "bf16"),
-                   report.file_bytes, report.parameters};
-  subject.token = token_cost(subject.config, has_mxfp4_experts);
+  subject.model = {
+      options.model,
+      fmt::format("{} {}", report.architecture, model::expert_format_name(report.experts)),
+      report.file_bytes, report.parameters};
+  subject.token = token_cost(subject.config, report.experts);
   probe_host(subject.machine);
   return subject;
 }

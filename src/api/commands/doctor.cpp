@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::int64_t kBf16Bytes = 2;
 // A block of MXFP4 has 32 values in 17 bytes.
-constexpr std::int64_t kBlockElems = 32;
-constexpr std::int64_t kBlockBytes = 17;
 
 // Large enough that no cache helps, small enough to touch in a fraction of a second.
 std::int64_t probe_bytes(std::int64_t available_bytes) {
@@ -59,15 +57,13 @@ DoctorRates measure(std::int32_t num_threads) {
 struct Shape {
   model::ModelConfig config;
   std::int64_t weight_bytes = 0;
-  bool has_mxfp4_experts = false;
+  model::ExpertFormat experts = model::ExpertFormat::kMxfp4;
 };
 
 // Of a checkpoint that is not there.
-std::int64_t listed_bytes(const model::ModelConfig& config, bool has_mxfp4_experts) {
+std::int64_t listed_bytes(const model::ModelConfig& config, model::ExpertFormat experts) {
   std::int64_t bytes = 0;
-  for (const weights::TensorSpec& tensor :
-       model::tensor_list(config, has_mxfp4_experts ? model::ExpertFormat::kMxfp4
-                                                    : model::ExpertFormat::kBf16Transposed)) {
+  for (const weights::TensorSpec& tensor : model::tensor_list(config, experts)) {
     bytes += TensorView{nullptr, tensor.dtypes.front(), tensor.shape}.bytes();
   }
   return bytes;
@@ -77,27 +73,24 @@ Result<Shape> shape_of(const std::string& name) {
   Shape shape;
   if (const std::optional<Preset> preset = find_preset(name)) {
     shape.config = preset->config;
-    shape.has_mxfp4_experts = preset->config.has_mxfp4_experts;
-    shape.weight_bytes = listed_bytes(shape.config, shape.has_mxfp4_experts);
+    shape.experts = model::configured_expert_format(preset->config);
+    shape.weight_bytes = listed_bytes(shape.config, shape.experts);
     return shape;
   }
   NIBBLE_ASSIGN_OR_RETURN(shape.config, model::load_config(name));
   NIBBLE_ASSIGN_OR_RETURN(const weights::Checkpoint checkpoint, weights::Checkpoint::open(name));
-  NIBBLE_ASSIGN_OR_RETURN(const model::ExpertFormat experts,
-                          model::detect_expert_format(shape.config, checkpoint));
+  NIBBLE_ASSIGN_OR_RETURN(shape.experts, model::detect_expert_format(shape.config, checkpoint));
   shape.weight_bytes = checkpoint.file_bytes();
-  shape.has_mxfp4_experts = experts == model::ExpertFormat::kMxfp4;
   return shape;
 }
 
 // All experts of one layer with their biases, as stored.
-std::int64_t layer_expert_bytes(const model::ModelConfig& config, bool has_mxfp4_experts) {
+std::int64_t layer_expert_bytes(const model::ModelConfig& config, model::ExpertFormat experts) {
   const std::int64_t elems =
       std::int64_t{config.num_experts} * 3 * config.hidden * config.intermediate;
   const std::int64_t biases =
       std::int64_t{config.num_experts} * (2 * config.intermediate + config.hidden);
-  return (has_mxfp4_experts ? elems / kBlockElems * kBlockBytes : elems * kBf16Bytes) +
-         biases * kBf16Bytes;
+  return model::expert_bytes(elems, experts) + biases * kBf16Bytes;
 }
 
 void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport& report) {
@@ -105,7 +98,7 @@ void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport&
   const std::int32_t max_model_len =
       options.max_model_len > 0 ? std::min(options.max_model_len, shape.config.max_position)
                                 : shape.config.max_position;
-  const std::int64_t experts = layer_expert_bytes(shape.config, shape.has_mxfp4_experts);
+  const std::int64_t experts = layer_expert_bytes(shape.config, shape.experts);
   std::int64_t gpu_bytes = options.gpu_bytes;
   if (gpu_bytes == 0) {
     MachineFacts machine;
@@ -134,7 +127,7 @@ void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport&
 
 }  // namespace
 
-TokenCost token_cost(const model::ModelConfig& config, bool has_mxfp4_experts) {
+TokenCost token_cost(const model::ModelConfig& config, model::ExpertFormat experts) {
   const std::int64_t hidden = config.hidden;
   const std::int64_t layers = config.num_layers;
   const std::int64_t q = std::int64_t{config.num_heads} * config.head_dim;
@@ -144,8 +137,7 @@ TokenCost token_cost(const model::ModelConfig& config, bool has_mxfp4_experts) {
       layers * hidden * (2 * q + 2 * kv + std::int64_t{config.num_experts});
   const std::int64_t head_elems = hidden * config.vocab;
   TokenCost cost;
-  cost.expert_bytes =
-      has_mxfp4_experts ? expert_elems / kBlockElems * kBlockBytes : expert_elems * kBf16Bytes;
+  cost.expert_bytes = model::expert_bytes(expert_elems, experts);
   cost.attention_bytes = attention_elems * kBf16Bytes;
   cost.head_bytes = head_elems * kBf16Bytes;
   cost.flops = 2 * (expert_elems + attention_elems + head_elems);
@@ -201,7 +193,7 @@ Result<DoctorReport> doctor(const DoctorOptions& options) {
     probe_host(machine);
     DoctorModel& model = report.model.emplace();
     model.name = options.model;
-    model.token = token_cost(shape.config, shape.has_mxfp4_experts);
+    model.token = token_cost(shape.config, shape.experts);
     model.weight_bytes = shape.weight_bytes;
     model.available_bytes = machine.available_bytes;
     judge_fit(model, shape.config, options.max_model_len);

@@ -12,7 +12,8 @@
 
 namespace nibble::model {
 struct ModelConfig;
-}
+enum class ExpertFormat : std::uint8_t;
+}  // namespace nibble::model
 
 namespace nibble::commands {
 
@@ -76,7 +77,7 @@ struct DoctorReport {
 Result<DoctorReport> doctor(const DoctorOptions& options);
 
 // The parts that need no measuring.
-TokenCost token_cost(const model::ModelConfig& config, bool has_mxfp4_experts);
+TokenCost token_cost(const model::ModelConfig& config, model::ExpertFormat experts);
 // Keys and values of one sequence in bf16; window layers hold the window.
 std::int64_t cache_bytes(const model::ModelConfig& config, std::int32_t max_model_len);
 // Fills `fits` and what follows from it; `model` has weights and available memory.

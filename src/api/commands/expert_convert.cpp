@@ -14,10 +14,10 @@ using formats::Bf16;
 
 constexpr std::int64_t kTile = 32;  // of a transposition: whole cache lines on both sides
 
-kernels::QuantizeOptions kernel_options(ExpertForm form, formats::ScaleRounding rounding) {
+kernels::QuantizeOptions kernel_options(ExpertFormat form, formats::ScaleRounding rounding) {
   kernels::QuantizeOptions options;
   options.format =
-      form == ExpertForm::kNvfp4 ? kernels::QuantFormat::kNvfp4 : kernels::QuantFormat::kMxfp4;
+      form == ExpertFormat::kNvfp4 ? kernels::QuantFormat::kNvfp4 : kernels::QuantFormat::kMxfp4;
   options.rounding = rounding;
   options.global_scale = kernels::GlobalScale::kPowerOfTwo;
   return options;
@@ -37,7 +37,7 @@ void for_each_tiled(ThreadPool& pool, std::int64_t rows, std::int64_t cols, cons
   });
 }
 
-Status unpack(const ExpertStack& stack, ExpertForm form, const StoredExpert& in, ThreadPool& pool,
+Status unpack(const ExpertStack& stack, ExpertFormat form, const StoredExpert& in, ThreadPool& pool,
               float* out) {
   kernels::DequantizeArgs args;
   args.values = reinterpret_cast<const std::uint8_t*>(in.values.data());
@@ -79,19 +79,21 @@ void ConversionError::add(const ConversionError& other) {
   num_zeroed_blocks += other.num_zeroed_blocks;
 }
 
-std::int64_t expert_value_bytes(const ExpertStack& stack, ExpertForm form) {
+std::int64_t expert_value_bytes(const ExpertStack& stack, ExpertFormat form) {
   const std::int64_t elems = stack.rows * stack.cols;
-  return form == ExpertForm::kBf16 ? 2 * elems : elems / 2;
+  return form == ExpertFormat::kBf16Transposed ? 2 * elems : elems / 2;
 }
 
-std::int64_t expert_scale_bytes(const ExpertStack& stack, ExpertForm form) {
+std::int64_t expert_scale_bytes(const ExpertStack& stack, ExpertFormat form) {
   const std::int64_t elems = stack.rows * stack.cols;
-  return form == ExpertForm::kBf16 ? 0 : form == ExpertForm::kMxfp4 ? elems / 32 : elems / 16;
+  return form == ExpertFormat::kBf16Transposed ? 0
+         : form == ExpertFormat::kMxfp4        ? elems / 32
+                                               : elems / 16;
 }
 
 Status ExpertConverter::load(const ExpertStack& stack, const StoredExpert& in,
                              std::vector<float>& values) {
-  if (from_ != ExpertForm::kBf16) {
+  if (from_ != ExpertFormat::kBf16Transposed) {
     return unpack(stack, from_, in, pool_, values.data());
   }
   const auto* transposed = reinterpret_cast<const Bf16*>(in.values.data());
@@ -103,7 +105,7 @@ Status ExpertConverter::load(const ExpertStack& stack, const StoredExpert& in,
 
 Status ExpertConverter::store(const ExpertStack& stack, ConvertedExpert& out,
                               ConversionError& error_sums) {
-  if (to_ == ExpertForm::kBf16) {
+  if (to_ == ExpertFormat::kBf16Transposed) {
     auto* transposed = reinterpret_cast<Bf16*>(out.values.data());
     for_each_tiled(pool_, stack.rows, stack.cols, [&](std::int64_t row, std::int64_t col) {
       const std::int64_t at = row * stack.cols + col;

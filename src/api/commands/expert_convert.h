@@ -39,7 +39,8 @@ struct ConversionError {
 
 class ExpertConverter {
  public:
-  ExpertConverter(ExpertForm from, ExpertForm to, formats::ScaleRounding rounding, ThreadPool& pool)
+  ExpertConverter(ExpertFormat from, ExpertFormat to, formats::ScaleRounding rounding,
+                  ThreadPool& pool)
       : from_(from), to_(to), rounding_(rounding), pool_(pool) {}
 
   // Fills `out`. The message of a failure lacks the tensor's name. Sums do not depend on the
@@ -52,8 +53,8 @@ class ExpertConverter {
   Status store(const ExpertStack& stack, ConvertedExpert& out, ConversionError& error);
   ConversionError compare(const ExpertStack& stack);
 
-  ExpertForm from_;
-  ExpertForm to_;
+  ExpertFormat from_;
+  ExpertFormat to_;
   formats::ScaleRounding rounding_;
   ThreadPool& pool_;
   std::vector<float> before_;  // [rows, cols]
@@ -61,7 +62,7 @@ class ExpertConverter {
 };
 
 // Bytes of the value and scale shares of one matrix.
-std::int64_t expert_value_bytes(const ExpertStack& stack, ExpertForm form);
-std::int64_t expert_scale_bytes(const ExpertStack& stack, ExpertForm form);
+std::int64_t expert_value_bytes(const ExpertStack& stack, ExpertFormat form);
+std::int64_t expert_scale_bytes(const ExpertStack& stack, ExpertFormat form);
 
 }  // namespace nibble::commands

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "api/commands/expert_form.h"
 #include "base/error.h"
 #include "model/config.h"
 #include "model/tensor_list.h"
@@ -23,11 +22,9 @@ bool is_expert(std::string_view name) {
          name.find(".mlp.mlp1_") != std::string_view::npos ||
          name.find(".mlp.mlp2_") != std::string_view::npos;
 }
-bool is_blocks(std::string_view name) {
-  return name.ends_with("_blocks") || name.ends_with(".blocks");
-}
 bool is_scales(std::string_view name) {
-  return name.ends_with("_scales") || name.ends_with(".scales");
+  return name.ends_with("_scales") || name.ends_with(".scales") ||
+         name.ends_with("_weight_scale") || name.ends_with("_weight_scale_2");
 }
 bool is_embedding(std::string_view name) {
   return name == "model.embed_tokens.weight" || name == "embedding.weight";
@@ -61,6 +58,13 @@ class Inspector {
     }
   }
 
+  void set_experts(model::ExpertFormat experts) {
+    report_.experts = experts;
+    report_.quantisation = experts == model::ExpertFormat::kBf16Transposed
+                               ? "none (bf16)"
+                               : std::string(model::expert_format_name(experts));
+  }
+
   void read_config() {
     Result<model::ModelConfig> config = model::load_config(report_.folder);
     if (!config) {
@@ -70,9 +74,7 @@ class Inspector {
     config_ = std::move(config).value();
     report_.architecture = config_->architecture;
     report_.naming = config_->naming == model::Naming::kOpenAi ? "openai" : "hugging face";
-    report_.quantisation = config_->has_mxfp4_experts   ? "mxfp4"
-                           : config_->has_nvfp4_experts ? "nvfp4"
-                                                        : "none (bf16)";
+    set_experts(model::configured_expert_format(*config_));
     list_config();
     if (auto defaults = model::load_generation_defaults(report_.folder, *config_); !defaults) {
       add_problem(defaults.error());
@@ -146,7 +148,7 @@ class Inspector {
     if (is_scales(name)) {
       return;
     }
-    const std::int64_t parameters = view.num_elems() * (is_blocks(name) ? 2 : 1);
+    const std::int64_t parameters = view.num_elems() * (view.dtype == DType::kU8 ? 2 : 1);
     report_.parameters += parameters;
     if (!config_) {
       return;
@@ -162,16 +164,11 @@ class Inspector {
     if (!experts) {
       add_problem(experts.error());
     } else {
-      report_.quantisation = *experts == model::ExpertFormat::kMxfp4 ? "mxfp4" : "none (bf16)";
+      set_experts(*experts);
     }
     // Without a sign in layer 0, the config says what to look for.
-    const model::ExpertFormat format = experts ? *experts
-                                       : config_->has_mxfp4_experts
-                                           ? model::ExpertFormat::kMxfp4
-                                           : model::ExpertFormat::kBf16Transposed;
-    const std::vector<weights::TensorSpec> wanted =
-        config_->has_nvfp4_experts && !experts ? model_tensors(*config_, ExpertForm::kNvfp4)
-                                               : model::tensor_list(*config_, format);
+    const std::vector<weights::TensorSpec> wanted = model::tensor_list(
+        *config_, experts ? *experts : model::configured_expert_format(*config_));
     for (std::string& problem : weights::match(wanted, *checkpoint_).problems) {
       report_.problems.push_back(std::move(problem));
     }

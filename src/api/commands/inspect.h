@@ -7,6 +7,10 @@
 
 #include "nibble/status.h"
 
+namespace nibble::model {
+enum class ExpertFormat : std::uint8_t;
+}
+
 namespace nibble::commands {
 
 struct InspectTensor {
@@ -21,7 +25,8 @@ struct InspectReport {
   std::string folder;
   std::string architecture;
   std::string naming;                                       // "hugging face" or "openai"
-  std::string quantisation;                                 // "mxfp4" or "none (bf16)"
+  model::ExpertFormat experts{};                            // as the tensors are
+  std::string quantisation;                                 // "mxfp4", "nvfp4" or "none (bf16)"
   std::vector<std::pair<std::string, std::string>> config;  // name, value; in reading order
   std::vector<InspectTensor> tensors;
   std::int64_t file_bytes = 0;

@@ -30,15 +30,15 @@ constexpr const char* kCopiedFiles[] = {
     "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "chat_template.jinja",    "LICENSE",        "USAGE_POLICY"};
 
-Result<ExpertForm> parse_format(const std::string& format) {
-  if (const std::optional<ExpertForm> form = find_expert_form(format)) {
+Result<ExpertFormat> parse_format(const std::string& format) {
+  if (const std::optional<ExpertFormat> form = find_expert_format(format)) {
     return *form;
   }
   return error(Code::kInvalidArgument, "--format: want mxfp4, nvfp4 or bf16, found \"{}\"", format);
 }
 
-Result<ScaleRounding> parse_rounding(const std::string& name, ExpertForm to) {
-  const bool is_nvfp4 = to == ExpertForm::kNvfp4;
+Result<ScaleRounding> parse_rounding(const std::string& name, ExpertFormat to) {
+  const bool is_nvfp4 = to == ExpertFormat::kNvfp4;
   if (name == "least-error") {
     return ScaleRounding::kLeastError;
   }
@@ -54,17 +54,7 @@ Result<ScaleRounding> parse_rounding(const std::string& name, ExpertForm to) {
   return error(Code::kInvalidArgument,
                "--scale-rounding for {}: want least-error, up or {}, found "
                "\"{}\"",
-               expert_form_name(to), is_nvfp4 ? "nearest" : "ocp", name);
-}
-
-Status check_blocks(const model::ModelConfig& config, ExpertForm form, const std::string& folder) {
-  const std::int32_t block = form == ExpertForm::kNvfp4 ? 16 : form == ExpertForm::kMxfp4 ? 32 : 1;
-  if (config.hidden % block != 0 || config.intermediate % block != 0) {
-    return error(Code::kUnsupported,
-                 "{}: {} wants hidden and intermediate sizes in blocks of {}, found {} and {}",
-                 folder, expert_form_name(form), block, config.hidden, config.intermediate);
-  }
-  return {};
+               model::expert_format_name(to), is_nvfp4 ? "nearest" : "ocp", name);
 }
 
 std::string_view as_text(std::span<const std::byte> bytes) {
@@ -136,8 +126,8 @@ class Conversion {
   ThreadPool pool_;
   std::optional<weights::Checkpoint> source_;
   model::ModelConfig config_;
-  ExpertForm from_ = ExpertForm::kBf16;
-  ExpertForm to_ = ExpertForm::kMxfp4;
+  ExpertFormat from_ = ExpertFormat::kBf16Transposed;
+  ExpertFormat to_ = ExpertFormat::kMxfp4;
   ScaleRounding rounding_ = ScaleRounding::kLeastError;
   std::vector<TensorSpec> target_;
   std::int64_t bytes_done_ = 0;
@@ -147,7 +137,7 @@ class Conversion {
 
 Status Conversion::open_source() {
   NIBBLE_ASSIGN_OR_RETURN(to_, parse_format(options_.format));
-  if (to_ != ExpertForm::kBf16) {
+  if (to_ != ExpertFormat::kBf16Transposed) {
     NIBBLE_ASSIGN_OR_RETURN(rounding_, parse_rounding(options_.scale_rounding, to_));
   }
   NIBBLE_ASSIGN_OR_RETURN(config_, model::load_config(options_.source));
@@ -157,14 +147,12 @@ Status Conversion::open_source() {
                  options_.source);
   }
   NIBBLE_ASSIGN_OR_RETURN(source_, weights::Checkpoint::open(options_.source));
-  NIBBLE_ASSIGN_OR_RETURN(from_, detect_expert_form(config_, *source_));
+  NIBBLE_ASSIGN_OR_RETURN(from_, model::detect_expert_format(config_, *source_));
   if (from_ == to_) {
     return error(Code::kUnsupported, "{}: want experts in another form than {}, found them in it",
                  options_.source, options_.format);
   }
-  NIBBLE_RETURN_IF_ERROR(check_blocks(config_, from_, options_.source));
-  NIBBLE_RETURN_IF_ERROR(check_blocks(config_, to_, options_.source));
-  const weights::MatchReport fit = weights::match(model_tensors(config_, from_), *source_);
+  const weights::MatchReport fit = weights::match(model::tensor_list(config_, from_), *source_);
   if (!fit.ok()) {
     return error(Code::kCorrupt, "{}", fit.summary(options_.source));
   }
@@ -179,7 +167,7 @@ Status Conversion::open_source() {
 
 // Tensors outside the experts keep the dtype they have.
 Status Conversion::plan_target() {
-  target_ = model_tensors(config_, to_);
+  target_ = model::tensor_list(config_, to_);
   for (TensorSpec& spec : target_) {
     if (const weights::Checkpoint::Tensor* tensor = source_->find(spec.name)) {
       spec.dtypes = {tensor->view.dtype};
@@ -224,7 +212,7 @@ Status Conversion::advance(std::int64_t bytes) {
 }
 
 StoredExpert Conversion::stored(const ExpertStack& stack, std::int64_t e) const {
-  const std::vector<TensorSpec> names = stack_tensors(stack, from_);
+  const std::vector<TensorSpec> names = model::stack_tensors(stack, from_);
   const auto share = [&](std::size_t part) {
     const std::span<const std::byte> all = data_of(*source_->find(names[part].name));
     const std::size_t each = all.size() / static_cast<std::size_t>(stack.num_experts);
@@ -243,7 +231,7 @@ StoredExpert Conversion::stored(const ExpertStack& stack, std::int64_t e) const 
 
 Status Conversion::write_expert(const ExpertStack& stack, std::int64_t e,
                                 const ConvertedExpert& out, JournaledWriter& writer) {
-  const std::vector<TensorSpec> names = stack_tensors(stack, to_);
+  const std::vector<TensorSpec> names = model::stack_tensors(stack, to_);
   const std::span<const std::byte> parts[] = {out.values, out.scales,
                                               std::as_bytes(std::span(&out.global_scale, 1))};
   for (std::size_t part = 0; part < names.size(); ++part) {
@@ -258,7 +246,7 @@ Status Conversion::convert_stack(const ExpertStack& stack, JournaledWriter& writ
   if (const std::string* record = writer.record(stack.stem)) {
     report_.tensors.push_back(to_row(stack.stem, from_record(*record)));
     ++report_.num_resumed;
-    for (const TensorSpec& spec : stack_tensors(stack, to_)) {
+    for (const TensorSpec& spec : model::stack_tensors(stack, to_)) {
       NIBBLE_RETURN_IF_ERROR(advance(weights::spec_bytes(spec)));
     }
     return {};
@@ -275,7 +263,7 @@ Status Conversion::convert_stack(const ExpertStack& stack, JournaledWriter& writ
     total.add(*one);
     NIBBLE_RETURN_IF_ERROR(write_expert(stack, e, out, writer));
   }
-  for (const TensorSpec& spec : stack_tensors(stack, from_)) {
+  for (const TensorSpec& spec : model::stack_tensors(stack, from_)) {
     source_->drop(*source_->find(spec.name));
   }
   report_.tensors.push_back(to_row(stack.stem, total));
@@ -322,7 +310,7 @@ Status Conversion::write_config() const {
     return error(Code::kCorrupt, "{}: want a JSON object, found {}", from, config.type_name());
   }
   config.erase("quantization_config");
-  if (to_ != ExpertForm::kBf16) {
+  if (to_ != ExpertFormat::kBf16Transposed) {
     config["quantization_config"] = {{"quant_method", options_.format},
                                      {"modules_to_not_convert",
                                       {"model.layers.*.self_attn", "model.layers.*.mlp.router",
@@ -369,8 +357,8 @@ Result<QuantizeReport> Conversion::run(const QuantizeOptions& options,
   NIBBLE_RETURN_IF_ERROR(conversion.copy_files());
   NIBBLE_RETURN_IF_ERROR(conversion.write_config());
   NIBBLE_RETURN_IF_ERROR(writer.close());
-  conversion.report_.from = expert_form_name(conversion.from_);
-  conversion.report_.to = expert_form_name(conversion.to_);
+  conversion.report_.from = model::expert_format_name(conversion.from_);
+  conversion.report_.to = model::expert_format_name(conversion.to_);
   conversion.report_.bytes_written = writer.total_bytes();
   return std::move(conversion.report_);
 }

@@ -11,8 +11,10 @@
 namespace nibble::kernels {
 namespace {
 
+// Both operands are bf16 numbers, the weights in one form.
 [[maybe_unused]] bool is_bf16(const MoeArgs& args) {
-  return args.x_dtype == DType::kBF16 && args.gate_up.weight.index() == args.down.weight.index();
+  return args.x_dtype == DType::kBF16 && !std::holds_alternative<Nvfp4Rows>(args.gate_up.weight) &&
+         args.gate_up.weight.index() == args.down.weight.index();
 }
 
 constexpr Instance<MoeArgs> kInstances[] = {
@@ -30,7 +32,10 @@ constexpr Instance<MoeArgs> kInstances[] = {
 };
 
 Status validate(const MoeArgs& args) {
-  if (args.num_tokens < 0 || args.hidden <= 0 || args.hidden % 32 != 0 || args.intermediate <= 0 ||
+  if (args.num_tokens < 0) {
+    return error(Code::kInvalidArgument, "moe: want num_tokens >= 0, got {}", args.num_tokens);
+  }
+  if (args.hidden <= 0 || args.hidden % 32 != 0 || args.intermediate <= 0 ||
       args.intermediate % 32 != 0) {
     return error(Code::kInvalidArgument,
                  "moe: want hidden and intermediate positive multiples of 32, got {} and {}",
@@ -58,7 +63,9 @@ Status validate(const MoeArgs& args) {
 }
 
 std::int64_t matrix_row_bytes(const ExpertRows& rows, std::int64_t cols) {
-  return std::holds_alternative<Mxfp4Rows>(rows) ? cols / 32 * 17 : cols * 2;
+  return std::holds_alternative<Mxfp4Rows>(rows)   ? cols / 32 * 17
+         : std::holds_alternative<Nvfp4Rows>(rows) ? cols / 16 * 9
+                                                   : cols * 2;
 }
 
 }  // namespace
@@ -71,8 +78,8 @@ std::int64_t moe_bytes(const MoeArgs& args) {
     is_used[static_cast<std::size_t>(args.ids[i])] = true;
   }
   const std::int64_t used = std::count(is_used.begin(), is_used.end(), true);
-  const std::int64_t gate_up =
-      2 * args.intermediate * (matrix_row_bytes(args.gate_up.weight, args.hidden) + 2);
+  const std::int64_t gate_up = std::int64_t{2} * args.intermediate *
+                               (matrix_row_bytes(args.gate_up.weight, args.hidden) + 2);
   const std::int64_t down =
       args.hidden * (matrix_row_bytes(args.down.weight, args.intermediate) + 2);
   return used * (gate_up + down);

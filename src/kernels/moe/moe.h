@@ -30,7 +30,14 @@ struct Mxfp4Rows {
 struct Bf16Rows {
   const formats::Bf16* values = nullptr;  // [num_experts, rows, cols]
 };
-using ExpertRows = std::variant<Mxfp4Rows, Bf16Rows>;
+// NVFP4 (formats/nvfp4.h): blocks of 16, nibbles as above; value = f32(e2m1 * f32(e4m3 * global)).
+// It need not be a bf16 number, so no kernel narrows it.
+struct Nvfp4Rows {
+  const std::uint8_t* blocks = nullptr;  // [num_experts, rows, cols / 2]
+  const std::uint8_t* scales = nullptr;  // [num_experts, rows, cols / 16] e4m3
+  const float* globals = nullptr;        // [num_experts]
+};
+using ExpertRows = std::variant<Mxfp4Rows, Bf16Rows, Nvfp4Rows>;
 
 struct ExpertMatrix {
   ExpertRows weight;

@@ -107,6 +107,7 @@ void ExpertRun::multiply(const ExpertTile& given, std::int64_t num_rows, Range t
   tile.sums = sums;
   tile.x_dtype = args_.x_dtype;
   for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
+    tile.expert = expert;
     const std::int64_t end = work_.first[expert + 1];
     for (std::int64_t input = work_.first[expert]; input < end; input += kTileInputs) {
       const Range inputs{input, std::min<std::int64_t>(end, input + kTileInputs)};

@@ -15,6 +15,7 @@ namespace nibble::kernels {
 // kTileRows rows of an expert's matrix with the inputs of its tokens.
 struct ExpertTile {
   const ExpertRows* weight = nullptr;
+  std::int64_t expert = 0;
   std::int64_t row = 0;          // the first, counted over all experts
   const std::byte* x = nullptr;  // [num_inputs] rows, padded to 64 columns
   std::int64_t x_row_bytes = 0;

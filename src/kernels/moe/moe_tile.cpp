@@ -6,6 +6,7 @@
 #include <array>
 
 #include "formats/e2m1.h"
+#include "formats/e4m3.h"
 #include "formats/ue8m0.h"
 #include "kernels/common/element.h"
 #include "kernels/common/highway_targets.h"
@@ -38,6 +39,15 @@ constexpr std::array<float, 256> scale_table() {
 }
 inline constexpr std::array<float, 256> kScales = scale_table<false>();
 inline constexpr std::array<float, 256> kHalfScales = scale_table<true>();
+
+constexpr std::array<float, 256> e4m3_table() {
+  std::array<float, 256> table{};
+  for (std::size_t code = 0; code < table.size(); ++code) {
+    table[code] = formats::e4m3_to_f32(static_cast<std::uint8_t>(code));
+  }
+  return table;
+}
+inline constexpr std::array<float, 256> kE4m3Scales = e4m3_table();
 
 // Rows up to this long are decoded to the stack once for all inputs: 4 rows, 64 KiB.
 inline constexpr std::int32_t kMaxDecodedCols = 4096;
@@ -83,6 +93,43 @@ struct Bf16Source {
   void advance(std::int64_t rows) { first += rows * cols; }
 };
 
+#if HWY_TARGET != HWY_AVX3
+// Twice the value of each code of 32, in split order: whole numbers.
+HWY_INLINE void unpack_doubled(const std::uint8_t* from, Vector (&out)[kParts]) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int32_t i = 0; i < kBlock / 2; ++i) {
+    out[i] = hn::Set(Tag(), kDoubledCodes[from[i] & 15U]);
+    out[kBlock / 2 + i] = hn::Set(Tag(), kDoubledCodes[from[i] >> 4U]);
+  }
+#else
+  const hn::FixedTag<std::uint8_t, 16> db;
+  const hn::FixedTag<std::int8_t, 16> di;
+  const auto table = hn::LoadU(di, kDoubledCodes.data());
+  const auto pairs = hn::LoadU(db, from);
+  HWY_ALIGN std::int8_t doubled[kBlock];
+  hn::Store(hn::TableLookupBytes(table, hn::BitCast(di, hn::And(pairs, hn::Set(db, 15)))), di,
+            doubled);
+  hn::Store(hn::TableLookupBytes(table, hn::BitCast(di, hn::ShiftRight<4>(pairs))), di,
+            doubled + 16);
+  const hn::Rebind<std::int8_t, Tag> dp;
+  const hn::RebindToSigned<Tag> dw;
+#pragma GCC unroll 8
+  for (std::int32_t i = 0; i < kParts; ++i) {
+    out[i] = hn::ConvertTo(Tag(), hn::PromoteTo(dw, hn::LoadU(dp, doubled + i * kLanes)));
+  }
+#endif
+}
+#else
+// One look-up for 16 values: a dword's low four bits select, the low nibble as it is, the high one
+// after a shift.
+HWY_INLINE void look_up(const std::uint8_t* from, Vector table, Vector (&out)[kParts]) {
+  const __m512i index =
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  out[0] = Vector{_mm512_permutexvar_ps(index, table.raw)};
+  out[1] = Vector{_mm512_permutexvar_ps(_mm512_srli_epi32(index, 4), table.raw)};
+}
+#endif
+
 struct Mxfp4Source {
   const std::uint8_t* blocks = nullptr;
   const std::uint8_t* scales = nullptr;
@@ -93,42 +140,55 @@ struct Mxfp4Source {
     const std::uint8_t* from = blocks + at * 16;
     hwy::Prefetch(from + kTileRows * num_blocks * 16);  // the next tile
 #if HWY_TARGET == HWY_AVX3
-    // A dword's low four bits select: the low nibble as it is, the high one after a shift.
-    const __m512i index =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    const auto table =
-        hn::Mul(hn::LoadU(Tag(), formats::kE2m1Values.data()), hn::Set(Tag(), kScales[scales[at]]));
-    out[0] = Vector{_mm512_permutexvar_ps(index, table.raw)};
-    out[1] = Vector{_mm512_permutexvar_ps(_mm512_srli_epi32(index, 4), table.raw)};
-#elif HWY_TARGET == HWY_SCALAR
-    for (std::int32_t i = 0; i < kBlock / 2; ++i) {
-      const float scale = kScales[scales[at]];
-      out[i] = hn::Set(Tag(), scale * formats::e2m1_to_f32(from[i]));
-      out[kBlock / 2 + i] = hn::Set(Tag(), scale * formats::e2m1_to_f32(from[i] >> 4U));
-    }
+    const auto codes = hn::LoadU(Tag(), formats::kE2m1Values.data());
+    look_up(from, hn::Mul(codes, hn::Set(Tag(), kScales[scales[at]])), out);
 #else
-    const hn::FixedTag<std::uint8_t, 16> db;
-    const hn::FixedTag<std::int8_t, 16> di;
+    unpack_doubled(from, out);
     const auto scale = hn::Set(Tag(), kHalfScales[scales[at]]);
-    const auto table = hn::LoadU(di, kDoubledCodes.data());
-    const auto pairs = hn::LoadU(db, from);
-    HWY_ALIGN std::int8_t doubled[kBlock];
-    hn::Store(hn::TableLookupBytes(table, hn::BitCast(di, hn::And(pairs, hn::Set(db, 15)))), di,
-              doubled);
-    hn::Store(hn::TableLookupBytes(table, hn::BitCast(di, hn::ShiftRight<4>(pairs))), di,
-              doubled + 16);
-    const hn::Rebind<std::int8_t, Tag> dp;
-    const hn::RebindToSigned<Tag> dw;
-#pragma GCC unroll 8
+#pragma GCC unroll 32
     for (std::int32_t i = 0; i < kParts; ++i) {
-      const auto wide = hn::PromoteTo(dw, hn::LoadU(dp, doubled + i * kLanes));
-      out[i] = hn::Mul(hn::ConvertTo(Tag(), wide), scale);
+      out[i] = hn::Mul(out[i], scale);
     }
 #endif
   }
   void advance(std::int64_t rows) {
     blocks += rows * num_blocks * 16;
     scales += rows * num_blocks;
+  }
+};
+
+// 32 columns are two NVFP4 blocks: of the 16 values of each half of split order the first 8 are the
+// one's, the last 8 the other's. Rounded once, after the step, as formats/nvfp4.h has it.
+struct Nvfp4Source {
+  const std::uint8_t* blocks = nullptr;
+  const std::uint8_t* scales = nullptr;
+  std::int64_t num_blocks = 0;  // of 32 columns
+  float global = 0.0F;
+
+  HWY_INLINE void load(std::int64_t row, std::int64_t block, Vector (&out)[kParts]) const {
+    const Tag d;
+    const std::int64_t at = row * num_blocks + block;
+    const std::uint8_t* from = blocks + at * 16;
+    hwy::Prefetch(from + kTileRows * num_blocks * 16);  // the next tile
+    const Vector steps[2] = {hn::Set(d, kE4m3Scales[scales[2 * at]] * global),
+                             hn::Set(d, kE4m3Scales[scales[2 * at + 1]] * global)};
+#if HWY_TARGET == HWY_AVX3
+    const auto both = hn::IfThenElse(hn::FirstN(d, 8), steps[0], steps[1]);
+    look_up(from, hn::LoadU(d, formats::kE2m1Values.data()), out);
+    out[0] = hn::Mul(out[0], both);
+    out[1] = hn::Mul(out[1], both);
+#else
+    unpack_doubled(from, out);
+#pragma GCC unroll 32
+    for (std::int32_t i = 0; i < kParts; ++i) {
+      const auto value = hn::Mul(out[i], hn::Set(d, 0.5F));
+      out[i] = hn::Mul(value, steps[i * kLanes % (kBlock / 2) / 8]);
+    }
+#endif
+  }
+  void advance(std::int64_t rows) {
+    blocks += rows * num_blocks * 16;
+    scales += rows * num_blocks * 2;
   }
 };
 
@@ -248,8 +308,15 @@ void run_tile(const ExpertTile& tile) {
     tile_of(Bf16Source{bf16->values + tile.row * tile.cols, tile.cols}, tile);
     return;
   }
-  const auto& mxfp4 = std::get<Mxfp4Rows>(*tile.weight);
   const std::int64_t num_blocks = tile.cols / kBlock;
+  if (const auto* nvfp4 = std::get_if<Nvfp4Rows>(tile.weight)) {
+    tile_of(Nvfp4Source{nvfp4->blocks + tile.row * num_blocks * (kBlock / 2),
+                        nvfp4->scales + tile.row * num_blocks * 2, num_blocks,
+                        nvfp4->globals[tile.expert]},
+            tile);
+    return;
+  }
+  const auto& mxfp4 = std::get<Mxfp4Rows>(*tile.weight);
   tile_of(Mxfp4Source{mxfp4.blocks + tile.row * num_blocks * (kBlock / 2),
                       mxfp4.scales + tile.row * num_blocks, num_blocks},
           tile);

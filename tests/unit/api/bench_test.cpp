@@ -6,6 +6,7 @@
 
 #include "api/commands/bench_steps.h"
 #include "api/commands/presets.h"
+#include "model/tensor_list.h"
 
 namespace nibble::commands {
 namespace {
@@ -148,7 +149,7 @@ TEST(Bench, ExpectedExpertsFollowTheFormula) {
 
 TEST(Bench, OneTokenAtDepthReadsTheWeightsAndTheCache) {
   const Preset preset = *find_preset("gpt-oss-20b");  // 12 of 24 layers with a window of 128
-  const TokenCost token = token_cost(preset.config, true);
+  const TokenCost token = token_cost(preset.config, model::ExpertFormat::kMxfp4);
   const BenchTest test{.n_gen = 1, .n_depth = 999, .streams = 1};
   const BenchCost cost = cost_of(timed_steps(test), preset.config, token, 2);
   const double kv = 12.0 * (1000 + 128) * 2 * 8 * 64 * 2;
@@ -161,7 +162,7 @@ TEST(Bench, OneTokenAtDepthReadsTheWeightsAndTheCache) {
 
 TEST(Bench, StreamsShareDenseWeightsAndSomeExperts) {
   const Preset preset = *find_preset("gpt-oss-20b");
-  const TokenCost token = token_cost(preset.config, true);
+  const TokenCost token = token_cost(preset.config, model::ExpertFormat::kMxfp4);
   const BenchCost cost = cost_of(timed_steps({.n_gen = 1, .streams = 8}), preset.config, token, 2);
   const double experts = 32.0 * (1.0 - std::pow(28.0 / 32.0, 8)) / 4.0;
   const double kv = 8.0 * 24 * 2 * 8 * 64 * 2;  // the token itself
@@ -174,7 +175,7 @@ TEST(Bench, StreamsShareDenseWeightsAndSomeExperts) {
 // Rows 0..3 of a prompt in one step see 1 + 2 + 3 + 4 keys; the head runs for the last one only.
 TEST(Bench, PromptCountsItsTriangleAndOneRowOfTheHead) {
   const Preset preset = *find_preset("gpt-oss-20b");
-  const TokenCost token = token_cost(preset.config, true);
+  const TokenCost token = token_cost(preset.config, model::ExpertFormat::kMxfp4);
   const BenchCost cost = cost_of(timed_steps({.n_prompt = 4}), preset.config, token, 2);
   const double head = static_cast<double>(token.head_bytes);
   const double attention = 24.0 * 10 * 4 * 64 * 64;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/commands/presets.h"
+#include "model/tensor_list.h"
 
 namespace nibble::commands {
 namespace {
@@ -14,7 +15,7 @@ double gigabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; 
 
 TokenCost preset_cost(const char* name) {
   const std::optional<Preset> preset = find_preset(name);
-  return token_cost(preset->config, preset->config.has_mxfp4_experts);
+  return token_cost(preset->config, model::configured_expert_format(preset->config));
 }
 
 // Published sizes, to the digits in which they are published.
@@ -30,11 +31,13 @@ TEST(Doctor, TokenCostOfThePublishedShapes) {
   EXPECT_NEAR(gigabytes(large.bytes()), 4.97, 0.03);
 }
 
-TEST(Doctor, Bf16ExpertsCostMore) {
+TEST(Doctor, ExpertsCostWhatTheirFormTakes) {
   const std::optional<Preset> preset = find_preset("gpt-oss-20b");
-  const TokenCost mxfp4 = token_cost(preset->config, true);
-  const TokenCost bf16 = token_cost(preset->config, false);
+  const TokenCost mxfp4 = token_cost(preset->config, model::ExpertFormat::kMxfp4);
+  const TokenCost nvfp4 = token_cost(preset->config, model::ExpertFormat::kNvfp4);
+  const TokenCost bf16 = token_cost(preset->config, model::ExpertFormat::kBf16Transposed);
   EXPECT_EQ(bf16.expert_bytes * 17, mxfp4.expert_bytes * 64);
+  EXPECT_EQ(nvfp4.expert_bytes * 17, mxfp4.expert_bytes * 18);
   EXPECT_EQ(bf16.flops, mxfp4.flops);
 }
 

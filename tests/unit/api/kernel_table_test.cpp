@@ -55,6 +55,8 @@ TEST(KernelTable, VerifiedIsAskedForEachArchitecture) {
   using kernels::Arch;
   const std::vector<KernelRow> rows = {
       {"gemm", {.name = "gemm_ref"}},
+      {"gemm", {.name = "gemm_cpu", .backend = kernels::Backend::kCpu}},
+      {"attention", {.name = "attention_ref"}},  // what others are compared with is no kernel
       {"gemm", {"gemm_90", kernels::Backend::kCuda, kernels::CpuIsa::kAny, 90, true}},
       {"gemm", {"gemm_100", kernels::Backend::kCuda, kernels::CpuIsa::kAny, 100, false}},
       {"moe", {"moe_x", kernels::Backend::kCpu, kernels::CpuIsa::kAvx2, 0, false}}};
@@ -67,7 +69,8 @@ TEST(KernelTable, VerifiedIsAskedForEachArchitecture) {
 }
 
 TEST(KernelTable, APlanIsVerifiedWhenAKernelOfItsFamilyIs) {
-  const std::vector<KernelRow> rows = {{"gemm", {.name = "gemm_ref"}}};
+  const std::vector<KernelRow> rows = {
+      {"gemm", {.name = "gemm_cpu", .backend = kernels::Backend::kCpu}}};
   kernels::ProductProblem problem{.tokens = 1, .n = 64, .k = 64};
   const kernels::DeviceLimits limits = kernels::device_limits("cpu").value();
   kernels::LaunchPlan plan = kernels::plan_product(problem, limits).value();

@@ -77,13 +77,13 @@ std::map<std::string, std::string> read_folder(const std::string& folder) {
 }
 
 std::vector<Bf16> dequantised(const weights::Checkpoint& source, const ExpertStack& stack,
-                              ExpertForm form) {
+                              ExpertFormat form) {
   std::vector<Bf16> out(stack.num_experts * stack.rows * stack.cols);
-  const std::vector<weights::TensorSpec> names = stack_tensors(stack, form);
+  const std::vector<weights::TensorSpec> names = model::stack_tensors(stack, form);
   const auto bytes = [&](std::size_t part) {
     return static_cast<const std::uint8_t*>(source.find(names.at(part).name)->view.data);
   };
-  if (form == ExpertForm::kBf16) {
+  if (form == ExpertFormat::kBf16Transposed) {
     std::memcpy(out.data(), bytes(0), out.size() * sizeof(Bf16));
     return out;
   }
@@ -95,7 +95,7 @@ std::vector<Bf16> dequantised(const weights::Checkpoint& source, const ExpertSta
   args.rows = static_cast<std::int32_t>(stack.rows);
   args.cols = static_cast<std::int32_t>(stack.cols);
   args.options.order = kernels::MatrixOrder::kColumnMajor;  // the transposed form of bf16 files
-  if (form == ExpertForm::kNvfp4) {
+  if (form == ExpertFormat::kNvfp4) {
     args.global_scales = reinterpret_cast<const float*>(bytes(2));
     args.options.format = kernels::QuantFormat::kNvfp4;
     args.options.has_global_scale_per_expert = true;
@@ -109,9 +109,9 @@ void expect_same_model(const std::string& left, const std::string& right) {
   const model::ModelConfig config = model::load_config(left).value();
   const weights::Checkpoint a = weights::Checkpoint::open(left).value();
   const weights::Checkpoint b = weights::Checkpoint::open(right).value();
-  const ExpertForm a_form = detect_expert_form(config, a).value();
-  const ExpertForm b_form = detect_expert_form(config, b).value();
-  EXPECT_TRUE(weights::match(model_tensors(config, b_form), b).ok());
+  const ExpertFormat a_form = model::detect_expert_format(config, a).value();
+  const ExpertFormat b_form = model::detect_expert_format(config, b).value();
+  EXPECT_TRUE(weights::match(model::tensor_list(config, b_form), b).ok());
   for (const ExpertStack& stack : expert_stacks(config)) {
     ASSERT_EQ(dequantised(a, stack, a_form), dequantised(b, stack, b_form)) << stack.stem;
   }

@@ -70,25 +70,43 @@ Bounded activate(const Bounded& u, const Bounded& l, DType dtype) {
 
 }  // namespace
 
-MoeMatrix::MoeMatrix(std::int64_t rows, std::int64_t num_cols, bool has_codes, std::uint64_t seed)
-    : cols(num_cols), is_mxfp4(has_codes) {
+const char* form_name(ExpertForm form) {
+  switch (form) {
+    case ExpertForm::kMxfp4: return "mxfp4";
+    case ExpertForm::kBf16: return "bf16";
+    case ExpertForm::kNvfp4: return "nvfp4";
+  }
+  return "unknown";
+}
+
+MoeMatrix::MoeMatrix(std::int64_t experts, std::int64_t num_rows, std::int64_t num_cols,
+                     ExpertForm given, std::uint64_t seed)
+    : rows(num_rows), cols(num_cols), form(given) {
   const CounterRng rng(seed);
-  bias = to_bf16(CounterRng(seed + 1).normals(rows, 0.5F));
+  const CounterRng scale_rng(seed + 2);
+  const std::int64_t elems = experts * rows * cols;
+  bias = to_bf16(CounterRng(seed + 1).normals(experts * rows, 0.5F));
   // About 3 / sqrt(cols), so that some gates pass the clamp at 7.
   const int exponent = static_cast<int>(std::lround(-0.5 * std::log2(cols)));
-  if (!is_mxfp4) {
-    bf16 = to_bf16(rng.normals(rows * cols, std::ldexp(3.0F, exponent)));
+  if (form == ExpertForm::kBf16) {
+    bf16 = to_bf16(rng.normals(elems, std::ldexp(3.0F, exponent)));
     for (const formats::Bf16 value : bf16) {
       values.push_back(formats::bf16_to_f32(value));
     }
     return;
   }
-  for (std::int64_t i = 0; i < rows * cols / 2; ++i) {
+  for (std::int64_t i = 0; i < elems / 2; ++i) {
     blocks.push_back(static_cast<std::uint8_t>(rng.word(static_cast<std::uint64_t>(i)) >> 24U));
   }
-  for (std::int64_t i = 0; i < rows * cols / 32; ++i) {
-    const int spread = CounterRng(seed + 2).below(static_cast<std::uint64_t>(i), 3) - 1;
-    scales.push_back(static_cast<std::uint8_t>(127 + exponent + spread));
+  const bool is_mxfp4 = form == ExpertForm::kMxfp4;
+  for (std::int64_t i = 0; i < elems / (is_mxfp4 ? 32 : 16); ++i) {
+    // Within a binade of one, either way; e4m3 with every mantissa.
+    const int place = scale_rng.below(static_cast<std::uint64_t>(i), is_mxfp4 ? 3 : 17);
+    scales.push_back(
+        static_cast<std::uint8_t>(is_mxfp4 ? 126 + exponent + place : 0x38 - 8 + place));
+  }
+  for (std::int64_t expert = 0; expert < experts && !is_mxfp4; ++expert) {
+    globals.push_back(std::ldexp(1.0F + static_cast<float>(expert % 7) / 7.3F, exponent));
   }
   decode();
 }
@@ -97,24 +115,34 @@ void MoeMatrix::decode() {
   values.clear();
   for (std::size_t i = 0; i < blocks.size() * 2; ++i) {
     const int code = i % 2 == 0 ? blocks[i / 2] & 15 : blocks[i / 2] >> 4;
-    values.push_back(std::ldexp(kCodeValues[code], scales[i / 32] - 127));
+    if (form == ExpertForm::kMxfp4) {
+      values.push_back(std::ldexp(kCodeValues[code], scales[i / 32] - 127));
+      continue;
+    }
+    const int e4m3 = scales[i / 16];
+    const double scale = e4m3 < 8 ? std::ldexp(e4m3, -9) : std::ldexp(8 + e4m3 % 8, e4m3 / 8 - 10);
+    const float global = globals[i / static_cast<std::size_t>(rows * cols)];
+    const auto step = static_cast<float>(scale * global);  // exact in double, rounded once
+    values.push_back(static_cast<float>(kCodeValues[code] * step));
   }
 }
 
 ExpertMatrix MoeMatrix::args() const {
-  if (is_mxfp4) {
-    return {Mxfp4Rows{blocks.data(), scales.data()}, bias.data()};
+  switch (form) {
+    case ExpertForm::kMxfp4: return {Mxfp4Rows{blocks.data(), scales.data()}, bias.data()};
+    case ExpertForm::kBf16: return {Bf16Rows{bf16.data()}, bias.data()};
+    case ExpertForm::kNvfp4:
+      return {Nvfp4Rows{blocks.data(), scales.data(), globals.data()}, bias.data()};
   }
-  return {Bf16Rows{bf16.data()}, bias.data()};
+  return {};
 }
 
 MoeCase::MoeCase(MoeShape given, DType x_dtype, std::uint64_t seed)
     : shape(given),
       dtype(x_dtype),
-      gate_up(std::int64_t{2} * given.experts * given.intermediate, given.hidden, given.is_mxfp4,
+      gate_up(given.experts, std::int64_t{2} * given.intermediate, given.hidden, given.form,
               seed + 10),
-      down(std::int64_t{given.experts} * given.hidden, given.intermediate, given.is_mxfp4,
-           seed + 20),
+      down(given.experts, given.hidden, given.intermediate, given.form, seed + 20),
       x(CounterRng(seed).normals(std::int64_t{given.tokens} * given.hidden), x_dtype),
       start(CounterRng(seed + 1).normals(std::int64_t{given.tokens} * given.hidden)) {
   const CounterRng rng(seed + 2);

@@ -12,26 +12,35 @@ namespace nibble::kernels {
 
 enum class Routing : std::uint8_t { kMixed, kAllToTheLast, kNeverTheFirst };
 
+enum class ExpertForm : std::uint8_t { kMxfp4, kBf16, kNvfp4 };
+inline constexpr ExpertForm kExpertForms[] = {ExpertForm::kMxfp4, ExpertForm::kBf16,
+                                              ExpertForm::kNvfp4};
+const char* form_name(ExpertForm form);
+
 struct MoeShape {
   std::int32_t tokens = 0;
   std::int32_t hidden = 32;
   std::int32_t intermediate = 32;
   std::int32_t experts = 4;
   std::int32_t top_k = 2;
-  bool is_mxfp4 = true;
+  ExpertForm form = ExpertForm::kMxfp4;
   Routing routing = Routing::kMixed;
 };
 
 // Expert matrices with their float values beside the stored form.
 struct MoeMatrix {
-  MoeMatrix(std::int64_t rows, std::int64_t cols, bool is_mxfp4, std::uint64_t seed);
+  // `rows` of each expert.
+  MoeMatrix(std::int64_t experts, std::int64_t rows, std::int64_t cols, ExpertForm form,
+            std::uint64_t seed);
   void decode();  // `values` anew from blocks and scales
   ExpertMatrix args() const;
 
+  std::int64_t rows;
   std::int64_t cols;
-  bool is_mxfp4;
+  ExpertForm form;
   std::vector<std::uint8_t> blocks;
   std::vector<std::uint8_t> scales;
+  std::vector<float> globals;  // NVFP4: one for each expert, no powers of two
   std::vector<formats::Bf16> bf16;
   std::vector<formats::Bf16> bias;
   std::vector<double> values;

@@ -312,6 +312,35 @@ TEST(Quantize, LeastErrorIsNeverWorseThanTheOtherRules) {
   EXPECT_LT(nv, mx);
 }
 
+// docs/numerics.md, "NVFP4 experts": the worst block has its maximum on 6 and everything else
+// midway between 4 and 6.
+TEST(Quantize, NoNvfp4BlockLosesMoreThanAFifthOfItsNorm) {
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(16'384);
+  for (std::size_t block = 0; block < x.size() / 16; ++block) {
+    const float level = static_cast<float>(block % 97) / 96.0F;
+    for (std::size_t i = 0; i < 16; ++i) {
+      x[block * 16 + i] = block % 2 == 0 ? normal(random) : i == 0 ? 1.0F : level;
+    }
+  }
+  for (const ScaleRounding rule : {ScaleRounding::kNearestEven, ScaleRounding::kLeastError}) {
+    const std::vector<float> back = Quantised(x, 64, options_for(QuantFormat::kNvfp4, rule)).back();
+    double worst = 0.0;
+    for (std::size_t block = 0; block < x.size() / 16; ++block) {
+      double lost = 0.0;
+      double norm = 0.0;
+      for (std::size_t i = block * 16; i < block * 16 + 16; ++i) {
+        lost += std::pow(static_cast<double>(x[i]) - back[i], 2);
+        norm += std::pow(static_cast<double>(x[i]), 2);
+      }
+      worst = std::max(worst, std::sqrt(lost / norm));
+    }
+    EXPECT_LE(worst, 0.2) << static_cast<int>(rule);
+    EXPECT_GE(worst, 0.1) << static_cast<int>(rule);
+  }
+}
+
 struct BadCase {
   const char* want;
   void (*spoil)(QuantizeArgs& args);

@@ -64,5 +64,20 @@ TEST(TensorName, MapsToTheOriginalNames) {
   EXPECT_EQ(tensor_name("lm_head.weight", Naming::kHuggingFace), "lm_head.weight");
 }
 
+// Kernels read them where they are mapped: another type is refused, never reinterpreted.
+TEST(TensorList, BiasesOfExpertsAreBf16AndNothingElse) {
+  int num_found = 0;
+  for (const ExpertFormat format :
+       {ExpertFormat::kMxfp4, ExpertFormat::kBf16Transposed, ExpertFormat::kNvfp4}) {
+    for (const weights::TensorSpec& spec : tensor_list(gpt_oss(2, 32), format)) {
+      if (spec.name.ends_with("_proj_bias")) {
+        EXPECT_EQ(spec.dtypes, std::vector<DType>{DType::kBF16}) << spec.name;
+        ++num_found;
+      }
+    }
+  }
+  EXPECT_EQ(num_found, 3 * 2 * 2);
+}
+
 }  // namespace
 }  // namespace nibble::model
