@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -10,14 +11,31 @@
 namespace nibble {
 namespace {
 
-// About 50 us: longer than any gap between two phases of a step, short enough to cost nothing when
-// idle.
-constexpr int kSpins = 20000;
+// Longer than any gap between two phases of a step. A worker that spins on holds up whoever else
+// wants its processor, so it is measured in time: one pause takes 15 ns on some processors and 50
+// on others.
+constexpr std::chrono::microseconds kSpinTime{40};
+constexpr int kPausesBetweenLooksAtTheClock = 32;
 
 void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// Spins until `is_done` says so; false after kSpinTime.
+template <typename IsDone>
+bool spin_until(IsDone is_done) {
+  const auto end = std::chrono::steady_clock::now() + kSpinTime;
+  do {
+    for (int pause = 0; pause < kPausesBetweenLooksAtTheClock; ++pause) {
+      if (is_done()) {
+        return true;
+      }
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 // cgroup v2 writes "QUOTA PERIOD" or "max PERIOD"; v1 has two files. 0 when there is no limit.
@@ -69,7 +87,8 @@ int available_processors() {
 }
 
 ThreadPool::ThreadPool(int num_threads)
-    : num_threads_(num_threads > 0 ? num_threads : available_processors()) {
+    : num_threads_(num_threads > 0 ? num_threads : available_processors()),
+      parts_(std::make_unique<Part[]>(num_threads_)) {
   const std::vector<int> cpus = allowed_processors();
   const bool pin = num_threads_ > 1 && static_cast<int>(cpus.size()) >= num_threads_;
   for (int worker = 1; worker < num_threads_; ++worker) {
@@ -83,7 +102,7 @@ ThreadPool::ThreadPool(int num_threads)
 }
 
 ThreadPool::~ThreadPool() {
-  stopping_ = true;
+  stopping_.store(true, std::memory_order_relaxed);
   phase_.fetch_add(1, std::memory_order_release);
   phase_.notify_all();
   for (std::thread& thread : threads_) {
@@ -98,27 +117,40 @@ void ThreadPool::run_erased(Function function, void* context) {
   }
   function_ = function;
   context_ = context;
-  running_.store(num_threads_ - 1, std::memory_order_relaxed);
-  phase_.fetch_add(1, std::memory_order_release);
+  unfinished_.store(num_threads_, std::memory_order_relaxed);
+  const std::uint64_t phase = phase_.fetch_add(1, std::memory_order_release) + 1;
   phase_.notify_all();
-  function(context, 0);
-  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpins) {
-      relax();
-    } else {
+  run_parts(0, phase);
+  const auto is_done = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
+  if (!spin_until(is_done)) {
+    while (!is_done()) {
       std::this_thread::yield();
     }
   }
 }
 
-void ThreadPool::wait_for_phase(std::uint64_t seen) const {
-  for (int spins = 0; spins < kSpins; ++spins) {
-    if (phase_.load(std::memory_order_acquire) != seen) {
-      return;
+bool ThreadPool::claim(int part, std::uint64_t phase) {
+  std::uint64_t last = parts_[part].last_phase.load(std::memory_order_relaxed);
+  return last < phase &&
+         parts_[part].last_phase.compare_exchange_strong(last, phase, std::memory_order_relaxed);
+}
+
+void ThreadPool::run_parts(int own, std::uint64_t phase) {
+  for (int offset = 0; offset < num_threads_; ++offset) {
+    const int part = (own + offset) % num_threads_;
+    // A part that could be claimed keeps its phase open, so the function is still the phase's own.
+    if (claim(part, phase)) {
+      function_(context_, part);
+      unfinished_.fetch_sub(1, std::memory_order_release);
     }
-    relax();
   }
-  phase_.wait(seen, std::memory_order_acquire);
+}
+
+void ThreadPool::wait_for_phase(std::uint64_t seen) const {
+  const auto has_begun = [&] { return phase_.load(std::memory_order_acquire) != seen; };
+  if (!spin_until(has_begun)) {
+    phase_.wait(seen, std::memory_order_acquire);
+  }
 }
 
 void ThreadPool::work(int worker) {
@@ -129,11 +161,10 @@ void ThreadPool::work(int worker) {
       continue;
     }
     seen = current;
-    if (stopping_) {
+    if (stopping_.load(std::memory_order_relaxed)) {
       return;
     }
-    function_(context_, worker);
-    running_.fetch_sub(1, std::memory_order_release);
+    run_parts(worker, current);
   }
 }
 

@@ -1,6 +1,10 @@
-// One pool of pinned workers for the CPU kernels. A phase is one `run`: every worker calls the body
-// with its index, the caller is worker 0, and `run` returns when all are done (one barrier a
-// phase).
+// One pool of pinned workers for the CPU kernels. A phase is one `run`: the body is called once
+// with each worker's index, the caller is worker 0, and `run` returns when all calls are done (one
+// barrier a phase).
+//
+// A worker whose processor is busy with something else does not hold up the phase: whoever is done
+// with its own index takes over those not begun. So an index stands for a part of the work and for
+// scratch memory, not for a thread.
 //
 // Workers spin briefly for the next phase, then sleep. `run` neither allocates nor locks while the
 // workers are awake. One thread at a time may call `run`.
@@ -8,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -40,7 +45,7 @@ class ThreadPool {
 
   int size() const { return num_threads_; }
 
-  // Calls body(worker) for worker 0 .. size() - 1 and waits for all.
+  // Calls body(worker) once for each worker 0 .. size() - 1 and waits for all.
   template <typename Body>
   void run(Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -60,16 +65,24 @@ class ThreadPool {
 
  private:
   using Function = void (*)(void* context, int worker);
+  struct alignas(64) Part {
+    std::atomic<std::uint64_t> last_phase{0};  // in which somebody claimed it
+  };
+
   void run_erased(Function function, void* context);
+  bool claim(int part, std::uint64_t phase);
+  // The part `own`, then those that nobody has begun.
+  void run_parts(int own, std::uint64_t phase);
   void work(int worker);
   void wait_for_phase(std::uint64_t seen) const;
 
   int num_threads_ = 1;
   Function function_ = nullptr;
   void* context_ = nullptr;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
   alignas(64) std::atomic<std::uint64_t> phase_{0};
-  alignas(64) std::atomic<int> running_{0};
+  alignas(64) std::atomic<int> unfinished_{0};
+  std::unique_ptr<Part[]> parts_;
   std::vector<std::thread> threads_;
 };
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 namespace nibble {
@@ -55,6 +57,19 @@ TEST(ThreadPool, WakesSleepingWorkers) {
     pool.run([&](int) { ++calls; });
   }
   EXPECT_EQ(calls, 9);
+}
+
+// A sleeping worker takes microseconds to wake, an empty part nanoseconds.
+TEST(ThreadPool, TakesOverThePartsOfALateWorker) {
+  ThreadPool pool(3);
+  std::vector<int> taken_over(pool.size(), 0);
+  for (int phase = 0; phase < 50; ++phase) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pool.run([&, caller = std::this_thread::get_id()](int worker) {
+      taken_over[worker] += worker != 0 && std::this_thread::get_id() == caller ? 1 : 0;
+    });
+  }
+  EXPECT_GT(taken_over[1] + taken_over[2], 0);
 }
 
 }  // namespace
