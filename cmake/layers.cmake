@@ -11,6 +11,9 @@ function(nibble_layer name)
     add_library(${target} STATIC ${ARG_SOURCES})
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:nibble_flags> ${ARG_LIBS})
+    if(NIBBLE_CUDA)
+      set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Static)
+    endif()
   endif()
   target_compile_features(${target} ${scope} cxx_std_20)
   target_include_directories(${target} ${scope} $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
@@ -28,4 +31,22 @@ function(nibble_public_headers name)
   list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/include/nibble/ OUTPUT_VARIABLE files)
   target_sources(nibble_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/include
                  FILES ${files})
+endfunction()
+
+# nibble_kernels(FAMILY file...): the CUDA instances of a kernel family, each file named as the instance that it defines.
+# Writes kernels/<family>_instances.inc, one NIBBLE_INSTANCE(name) a line, for those that NIBBLE_KERNELS lets through; a
+# build without CUDA gets an empty list.
+function(nibble_kernels family)
+  set(list "")
+  if(NIBBLE_CUDA)
+    foreach(file IN LISTS ARGN)
+      get_filename_component(instance ${file} NAME_WE)
+      if(instance MATCHES "${NIBBLE_KERNELS}")
+        target_sources(nibble_kernels PRIVATE ${file})
+        string(APPEND list "NIBBLE_INSTANCE(${instance})\n")
+      endif()
+    endforeach()
+  endif()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/kernels/${family}_instances.inc
+       CONTENT "${list}" @ONLY)
 endfunction()

@@ -66,7 +66,7 @@ void bench_shape(const Shape& shape, DType dtype, const Options& options, Thread
                               .q_dtype = dtype,
                               .kv_dtype = dtype};
   Buffer<std::byte> workspace(static_cast<std::size_t>(
-      kernels::attention_workspace_bytes(args, shape.rows, shape.depth + shape.rows, pool.size())));
+      kernels::attention_workspace_bytes(args, shape.rows, shape.depth + shape.rows, {&pool})));
   args.workspace = workspace.span();
   bench_rows<kernels::AttentionArgs>(kernels::attention_instances(),
                                      fmt::format("{}_{}", shape.name, dtype_name(dtype)), options,

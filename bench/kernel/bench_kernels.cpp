@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "kernel/bench.h"
 

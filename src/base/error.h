@@ -1,10 +1,12 @@
-// Short ways to build and pass on a Status.
+// Short ways to build and pass on a Status. CUDA sources include base/propagate.h only: nvcc does
+// not take the consteval format strings.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <utility>
 
+#include "base/propagate.h"
 #include "nibble/status.h"
 
 namespace nibble {
@@ -16,22 +18,3 @@ Status error(Code code, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 }  // namespace nibble
-
-// Returns the Status of `expression` to the caller unless it is ok.
-#define NIBBLE_RETURN_IF_ERROR(expression)                                    \
-  do {                                                                        \
-    if (::nibble::Status nibble_status = (expression); !nibble_status.ok()) { \
-      return nibble_status;                                                   \
-    }                                                                         \
-  } while (false)
-
-#define NIBBLE_CONCAT_INNER(a, b) a##b
-#define NIBBLE_CONCAT(a, b) NIBBLE_CONCAT_INNER(a, b)
-
-// Declares `target` from the value of a Result, or returns its Status to the caller.
-#define NIBBLE_ASSIGN_OR_RETURN(target, expression)            \
-  auto NIBBLE_CONCAT(nibble_result_, __LINE__) = (expression); \
-  if (!NIBBLE_CONCAT(nibble_result_, __LINE__).has_value()) {  \
-    return NIBBLE_CONCAT(nibble_result_, __LINE__).error();    \
-  }                                                            \
-  target = std::move(NIBBLE_CONCAT(nibble_result_, __LINE__)).value()

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "model/kernel_table.h"
 #include "model/model.h"
 #include "model/model_weights.h"

@@ -1,18 +1,22 @@
-// Where a kernel call runs: on the workers of a pool, or enqueued on a device stream. Lets host
+// Where a kernel call runs: on the workers of a pool, or enqueued on a stream of a GPU. Lets host
 // code name a stream without the CUDA headers.
 #pragma once
 
-#include "base/thread_pool.h"
+#include "tensor/device_facts.h"
 
 struct CUstream_st;
 
 namespace nibble {
+
+class ThreadPool;
 
 using Stream = CUstream_st*;
 
 struct Exec {
   ThreadPool* pool = nullptr;  // CPU kernels; null for scalar references
   Stream stream = nullptr;     // CUDA kernels
+  // Set: pointers of the call are memory of this GPU and a CUDA kernel is enqueued on `stream`.
+  const DeviceFacts* device = nullptr;
 };
 
 }  // namespace nibble

@@ -9,6 +9,7 @@
 #include "api/memory_fit.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "kernels/probe/probe.h"
 #include "model/config.h"
 #include "model/tensor_list.h"

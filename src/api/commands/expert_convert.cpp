@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "kernels/quantize/quantize.h"
 

@@ -17,6 +17,7 @@
 #include "api/commands/journaled_writer.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/thread_pool.h"
 
 namespace nibble::commands {
 namespace {

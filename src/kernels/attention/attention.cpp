@@ -4,18 +4,27 @@
 
 #include "base/error.h"
 #include "kernels/attention/attention_cpu.h"
+#include "kernels/attention/attention_plan.h"
 #include "kernels/common/element.h"
+#include "kernels/common/parallel.h"
 
 namespace nibble::kernels {
+#define NIBBLE_INSTANCE(row) extern const Instance<AttentionArgs> row;
+#include "kernels/attention_instances.inc"
+#undef NIBBLE_INSTANCE
+
 namespace {
 
-constexpr Instance<AttentionArgs> kInstances[] = {
+const Instance<AttentionArgs> kInstances[] = {
     {.info = {.name = "attention_ref"},
      .accepts = &accepts_all<AttentionArgs>,
      .run = &run_reference<&attention_ref, AttentionArgs>},
     {.info = {.name = "attention_cpu", .backend = Backend::kCpu},
      .accepts = &accepts_all<AttentionArgs>,
      .run = &attention_cpu},
+#define NIBBLE_INSTANCE(row) row,
+#include "kernels/attention_instances.inc"
+#undef NIBBLE_INSTANCE
 };
 
 Status validate(const AttentionArgs& args) {
@@ -38,13 +47,29 @@ Status validate(const AttentionArgs& args) {
   return {};
 }
 
+Status validate_on_gpu(const AttentionArgs& args) {
+  std::int32_t last = 0;
+  for (const AttentionSequence& sequence : args.sequences) {
+    last = std::max(last, sequence.first_position + sequence.num_rows);
+  }
+  const std::int64_t wanted = attention_cuda_workspace_bytes(args, 1, last);
+  if (static_cast<std::int64_t>(args.workspace.size()) < wanted ||
+      args.device_sequences == nullptr) {
+    return error(Code::kInvalidArgument,
+                 "attention: want device_sequences and a workspace of {} bytes, got {} bytes",
+                 wanted, args.workspace.size());
+  }
+  return {};
+}
+
 }  // namespace
 
 std::span<const Instance<AttentionArgs>> attention_instances() { return kInstances; }
 
-std::int64_t attention_workspace_bytes(const AttentionArgs& args, std::int32_t /*num_rows*/,
-                                       std::int32_t /*max_position*/, int num_workers) {
-  return attention_cpu_workspace_bytes(args.head_dim, num_workers);
+std::int64_t attention_workspace_bytes(const AttentionArgs& args, std::int32_t num_rows,
+                                       std::int32_t max_position, const Exec& exec) {
+  return exec.device == nullptr ? attention_cpu_workspace_bytes(args.head_dim, num_workers(exec))
+                                : attention_cuda_workspace_bytes(args, num_rows, max_position);
 }
 
 std::int64_t attention_bytes(const AttentionArgs& args) {
@@ -64,7 +89,10 @@ std::int64_t attention_bytes(const AttentionArgs& args) {
 
 Status attention(const AttentionArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));
-  return select(attention_instances(), args)->run(args, exec);
+  if (exec.device != nullptr) {
+    NIBBLE_RETURN_IF_ERROR(validate_on_gpu(args));
+  }
+  return run_best("attention", attention_instances(), args, exec);
 }
 
 }  // namespace nibble::kernels

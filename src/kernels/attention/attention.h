@@ -6,7 +6,8 @@
 //
 // The sink has no value vector and is not scaled. Query head h reads kv head h / (num_heads /
 // num_kv_heads). Accumulation is fp32 (max, sum and output), in an order fixed by the position t
-// alone, so a row's bits do not depend on the chunking or on the batch.
+// alone, so a row's bits do not depend on the chunking or on the batch. CUDA kernels keep that
+// apart for sequences of one row and of several: the two orders differ.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,9 @@ struct AttentionArgs {
   const void* v_cache = nullptr;  // likewise
   const float* sinks = nullptr;   // [num_heads] or null
   void* out = nullptr;            // [rows, num_heads, head_dim] q_dtype
+  // On a GPU, `pages` point to device memory and `device_sequences` to the same sequences there.
   std::span<const AttentionSequence> sequences;
+  const AttentionSequence* device_sequences = nullptr;
   std::int32_t num_heads = 0;
   std::int32_t num_kv_heads = 0;
   std::int32_t head_dim = 0;  // multiple of 8, at most 256
@@ -50,9 +53,9 @@ struct AttentionArgs {
 
 Status attention(const AttentionArgs& args, const Exec& exec);
 Status attention_ref(const AttentionArgs& args);
-// Upper bound for `num_rows` query rows in all and keys up to `max_position`.
+// Upper bound for `num_rows` query rows in all and keys below `max_position`, where `exec` says.
 std::int64_t attention_workspace_bytes(const AttentionArgs& args, std::int32_t num_rows,
-                                       std::int32_t max_position, int num_workers);
+                                       std::int32_t max_position, const Exec& exec);
 std::int64_t attention_bytes(const AttentionArgs& args);
 
 // Every kernel of this build. Tests and benchmarks walk it.

@@ -1,5 +1,7 @@
 #include "kernels/common/instance.h"
 
+#include "base/error.h"
+
 namespace nibble::kernels {
 
 bool has_isa(CpuIsa isa, const CpuFeatures& cpu) {
@@ -17,6 +19,23 @@ bool has_isa(CpuIsa isa, const CpuFeatures& cpu) {
 
 bool runs_here(const InstanceInfo& info) {
   return info.verified && info.backend != Backend::kCuda && has_isa(info.isa, cpu_features());
+}
+
+bool runs_on(const InstanceInfo& info, const Exec& exec) {
+  if (exec.device == nullptr) {
+    return runs_here(info);
+  }
+  return info.verified && info.backend == Backend::kCuda && info.min_sm <= exec.device->sm;
+}
+
+Status no_kernel(const char* family, const Exec& exec) {
+  if (exec.device == nullptr) {
+    return error(Code::kUnsupported, "{}: no kernel of this build takes such a call", family);
+  }
+  return error(Code::kUnsupported,
+               "{}: no verified CUDA kernel of this build takes such a call on {} (compute "
+               "capability {}.{}); `nibble inspect --kernels` lists them",
+               family, exec.device->name, exec.device->sm / 10, exec.device->sm % 10);
 }
 
 const char* backend_name(Backend backend) {

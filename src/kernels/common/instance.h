@@ -33,8 +33,11 @@ struct InstanceInfo {
 // True when a processor with these features has the instruction set.
 bool has_isa(CpuIsa isa, const CpuFeatures& cpu);
 
-// True when this machine can run the instance.
+// True when this processor can run the instance.
 bool runs_here(const InstanceInfo& info);
+
+// True when the instance can run where `exec` says: on its GPU, or on this processor.
+bool runs_on(const InstanceInfo& info, const Exec& exec);
 
 // One row of a family's table. Rows stand from the plainest to the best.
 template <typename Args>
@@ -44,16 +47,28 @@ struct Instance {
   Status (*run)(const Args& args, const Exec& exec) = nullptr;
 };
 
-// The last row that this machine runs and that accepts `args`; null when there is none.
+// The last row that runs where `exec` says and that accepts `args`; null when there is none.
 template <typename Args>
-const Instance<Args>* select(std::span<const Instance<Args>> table, const Args& args) {
+const Instance<Args>* select(std::span<const Instance<Args>> table, const Args& args,
+                             const Exec& exec) {
   const Instance<Args>* best = nullptr;
   for (const Instance<Args>& row : table) {
-    if (runs_here(row.info) && row.accepts(args)) {
+    if (runs_on(row.info, exec) && row.accepts(args)) {
       best = &row;
     }
   }
   return best;
+}
+
+// kUnsupported: the family has no kernel for this call.
+Status no_kernel(const char* family, const Exec& exec);
+
+// Runs what `select` finds.
+template <typename Args>
+Status run_best(const char* family, std::span<const Instance<Args>> table, const Args& args,
+                const Exec& exec) {
+  const Instance<Args>* best = select(table, args, exec);
+  return best == nullptr ? no_kernel(family, exec) : best->run(args, exec);
 }
 
 // Makes a scalar reference a row: it ignores where it runs.

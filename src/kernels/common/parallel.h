@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/thread_pool.h"
 #include "tensor/exec.h"
 
 namespace nibble::kernels {

@@ -21,7 +21,8 @@ struct GatherRowsArgs {
   DType dtype = DType::kBF16;  // kBF16 or kF32
 };
 
-// kInvalidArgument names the first id that is out of range. Exact: a widening copy.
+// kInvalidArgument names the first id that is out of range; on a GPU such a row becomes NaN, since
+// the host does not see the ids. Exact: a widening copy.
 Status gather_rows(const GatherRowsArgs& args, const Exec& exec);
 Status gather_rows_ref(const GatherRowsArgs& args);
 

@@ -5,13 +5,17 @@
 #include "kernels/gemm/gemm_cpu.h"
 
 namespace nibble::kernels {
+#define NIBBLE_INSTANCE(row) extern const Instance<GemmArgs> row;
+#include "kernels/gemm_instances.inc"
+#undef NIBBLE_INSTANCE
+
 namespace {
 
 [[maybe_unused]] bool is_bf16(const GemmArgs& args) {
   return args.x_dtype == DType::kBF16 && args.weight_dtype == DType::kBF16;
 }
 
-constexpr Instance<GemmArgs> kInstances[] = {
+const Instance<GemmArgs> kInstances[] = {
     {.info = {.name = "gemm_ref"},
      .accepts = &accepts_all<GemmArgs>,
      .run = &run_reference<&gemm_ref, GemmArgs>},
@@ -23,6 +27,9 @@ constexpr Instance<GemmArgs> kInstances[] = {
      .accepts = &is_bf16,
      .run = &gemm_cpu_avx512bf16},
 #endif
+#define NIBBLE_INSTANCE(row) row,
+#include "kernels/gemm_instances.inc"
+#undef NIBBLE_INSTANCE
 };
 
 std::int64_t total_n(const GemmArgs& args) {
@@ -63,7 +70,7 @@ std::int64_t gemm_flops(const GemmArgs& args) {
 
 Status gemm(const GemmArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));
-  return select(gemm_instances(), args)->run(args, exec);
+  return run_best("gemm", gemm_instances(), args, exec);
 }
 
 }  // namespace nibble::kernels

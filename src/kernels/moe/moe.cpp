@@ -9,6 +9,10 @@
 #include "kernels/moe/moe_workspace.h"
 
 namespace nibble::kernels {
+#define NIBBLE_INSTANCE(row) extern const Instance<MoeArgs> row;
+#include "kernels/moe_instances.inc"
+#undef NIBBLE_INSTANCE
+
 namespace {
 
 // Both operands are bf16 numbers, the weights in one form.
@@ -17,7 +21,7 @@ namespace {
          args.gate_up.weight.index() == args.down.weight.index();
 }
 
-constexpr Instance<MoeArgs> kInstances[] = {
+const Instance<MoeArgs> kInstances[] = {
     {.info = {.name = "moe_ref"},
      .accepts = &accepts_all<MoeArgs>,
      .run = &run_reference<&moe_ref, MoeArgs>},
@@ -29,7 +33,21 @@ constexpr Instance<MoeArgs> kInstances[] = {
      .accepts = &is_bf16,
      .run = &moe_cpu_avx512bf16},
 #endif
+#define NIBBLE_INSTANCE(row) row,
+#include "kernels/moe_instances.inc"
+#undef NIBBLE_INSTANCE
 };
+
+// A GPU's ids are not read here: they come from top_k() of the same step.
+Status validate_ids(const MoeArgs& args) {
+  for (std::int64_t i = 0; i < std::int64_t{args.num_tokens} * args.top_k; ++i) {
+    if (args.ids[i] < 0 || args.ids[i] >= args.num_experts) {
+      return error(Code::kInvalidArgument, "moe: want expert ids in 0..{}, got {} for token {}",
+                   args.num_experts - 1, args.ids[i], i / args.top_k);
+    }
+  }
+  return {};
+}
 
 Status validate(const MoeArgs& args) {
   if (args.num_tokens < 0) {
@@ -47,12 +65,6 @@ Status validate(const MoeArgs& args) {
   }
   if (!is_activation_dtype(args.x_dtype)) {
     return error(Code::kUnsupported, "moe: want x f32 or bf16, got {}", dtype_name(args.x_dtype));
-  }
-  for (std::int64_t i = 0; i < std::int64_t{args.num_tokens} * args.top_k; ++i) {
-    if (args.ids[i] < 0 || args.ids[i] >= args.num_experts) {
-      return error(Code::kInvalidArgument, "moe: want expert ids in 0..{}, got {} for token {}",
-                   args.num_experts - 1, args.ids[i], i / args.top_k);
-    }
   }
   const std::int64_t wanted = moe_workspace_bytes(args, args.num_tokens);
   if (static_cast<std::int64_t>(args.workspace.size()) < wanted) {
@@ -98,7 +110,10 @@ std::int64_t moe_workspace_bytes(const MoeArgs& args, std::int32_t num_tokens) {
 
 Status moe(const MoeArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));
-  return select(moe_instances(), args)->run(args, exec);
+  if (exec.device == nullptr) {
+    NIBBLE_RETURN_IF_ERROR(validate_ids(args));
+  }
+  return run_best("moe", moe_instances(), args, exec);
 }
 
 }  // namespace nibble::kernels

@@ -5,15 +5,22 @@
 #include "kernels/norm/rms_norm_cpu.h"
 
 namespace nibble::kernels {
+#define NIBBLE_INSTANCE(row) extern const Instance<RmsNormArgs> row;
+#include "kernels/rms_norm_instances.inc"
+#undef NIBBLE_INSTANCE
+
 namespace {
 
-constexpr Instance<RmsNormArgs> kInstances[] = {
+const Instance<RmsNormArgs> kInstances[] = {
     {.info = {.name = "rms_norm_ref"},
      .accepts = &accepts_all<RmsNormArgs>,
      .run = &run_reference<&rms_norm_ref, RmsNormArgs>},
     {.info = {.name = "rms_norm_cpu", .backend = Backend::kCpu},
      .accepts = &accepts_all<RmsNormArgs>,
      .run = &rms_norm_cpu},
+#define NIBBLE_INSTANCE(row) row,
+#include "kernels/rms_norm_instances.inc"
+#undef NIBBLE_INSTANCE
 };
 
 Status validate(const RmsNormArgs& args) {
@@ -40,7 +47,7 @@ std::int64_t rms_norm_bytes(const RmsNormArgs& args) {
 
 Status rms_norm(const RmsNormArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));
-  return select(rms_norm_instances(), args)->run(args, exec);
+  return run_best("rms_norm", rms_norm_instances(), args, exec);
 }
 
 }  // namespace nibble::kernels

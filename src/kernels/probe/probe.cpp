@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/cpu_features.h"
+#include "base/thread_pool.h"
 #include "kernels/probe/dot_loops.h"
 #include "tensor/buffer.h"
 

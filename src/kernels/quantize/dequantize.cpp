@@ -2,6 +2,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "formats/e2m1.h"
 #include "formats/e4m3.h"

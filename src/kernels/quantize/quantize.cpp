@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "formats/f16.h"
 #include "formats/nvfp4.h"

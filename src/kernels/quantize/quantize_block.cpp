@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/thread_pool.h"
 #include "formats/e2m1.h"
 #include "formats/e4m3.h"
 #include "formats/nvfp4.h"

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "formats/f16.h"
 #include "kernels/quantize/quantize_block.h"

@@ -5,15 +5,22 @@
 #include "kernels/rope/rope_store_cpu.h"
 
 namespace nibble::kernels {
+#define NIBBLE_INSTANCE(row) extern const Instance<RopeStoreArgs> row;
+#include "kernels/rope_store_instances.inc"
+#undef NIBBLE_INSTANCE
+
 namespace {
 
-constexpr Instance<RopeStoreArgs> kInstances[] = {
+const Instance<RopeStoreArgs> kInstances[] = {
     {.info = {.name = "rope_store_ref"},
      .accepts = &accepts_all<RopeStoreArgs>,
      .run = &run_reference<&rope_store_ref, RopeStoreArgs>},
     {.info = {.name = "rope_store_cpu", .backend = Backend::kCpu},
      .accepts = &fits_rope_store_cpu,
      .run = &rope_store_cpu},
+#define NIBBLE_INSTANCE(row) row,
+#include "kernels/rope_store_instances.inc"
+#undef NIBBLE_INSTANCE
 };
 
 Status validate(const RopeStoreArgs& args) {
@@ -37,7 +44,7 @@ std::span<const Instance<RopeStoreArgs>> rope_store_instances() { return kInstan
 
 Status rope_store(const RopeStoreArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));
-  return select(rope_store_instances(), args)->run(args, exec);
+  return run_best("rope_store", rope_store_instances(), args, exec);
 }
 
 }  // namespace nibble::kernels

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "formats/f16.h"
 #include "kernels/route/route_rules.h"

@@ -3,13 +3,20 @@
 #include "base/error.h"
 
 namespace nibble::kernels {
+#define NIBBLE_INSTANCE(row) extern const Instance<TopKArgs> row;
+#include "kernels/top_k_instances.inc"
+#undef NIBBLE_INSTANCE
+
 namespace {
 
 // A row is a few dozen comparisons: the scalar form is no bottleneck beside the expert products.
-constexpr Instance<TopKArgs> kInstances[] = {
+const Instance<TopKArgs> kInstances[] = {
     {.info = {.name = "top_k_ref"},
      .accepts = &accepts_all<TopKArgs>,
      .run = &run_reference<&top_k_ref, TopKArgs>},
+#define NIBBLE_INSTANCE(row) row,
+#include "kernels/top_k_instances.inc"
+#undef NIBBLE_INSTANCE
 };
 
 Status validate(const TopKArgs& args) {
@@ -30,7 +37,7 @@ std::span<const Instance<TopKArgs>> top_k_instances() { return kInstances; }
 
 Status top_k(const TopKArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));
-  return select(top_k_instances(), args)->run(args, exec);
+  return run_best("top_k", top_k_instances(), args, exec);
 }
 
 }  // namespace nibble::kernels

@@ -24,6 +24,9 @@ struct TopKArgs {
   std::int32_t num_valid_rows = 0;  // <= rows
   std::int32_t num_experts = 0;
   std::int32_t top_k = 0;  // 1..num_experts
+  // GPU: in device memory or null; takes the minimum of its value and the first row that the rules
+  // below refuse, since the call itself does not wait for the kernel.
+  std::int32_t* bad_row = nullptr;
 };
 
 // kInternal, naming the row, when a valid row holds a NaN or no finite or +Inf-free softmax exists

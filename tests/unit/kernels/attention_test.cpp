@@ -15,6 +15,7 @@
 #include <random>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "kernels/common/element.h"
 #include "tensor/buffer.h"
 
@@ -106,17 +107,17 @@ class Case {
                            .pages = pages_.data() + first_page,
                            .first_page = first_page});
     }
-    const int workers = call.pool == nullptr ? 1 : call.pool->size();
+    const Exec exec{.pool = call.pool};
     Buffer<std::byte> workspace(static_cast<std::size_t>(
-        attention_workspace_bytes(args, call.to - call.from, call.to - 1, workers)));
+        attention_workspace_bytes(args, call.to - call.from, call.to, exec)));
     args.workspace = workspace.span();
     if (call.together) {
       args.sequences = sequences;
-      EXPECT_TRUE(kernel.run(args, Exec{.pool = call.pool}).ok());
+      EXPECT_TRUE(kernel.run(args, exec).ok());
     } else {
       for (const AttentionSequence& sequence : sequences) {
         args.sequences = {&sequence, 1};
-        EXPECT_TRUE(kernel.run(args, Exec{.pool = call.pool}).ok());
+        EXPECT_TRUE(kernel.run(args, exec).ok());
       }
     }
     std::vector<float> values;

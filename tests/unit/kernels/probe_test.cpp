@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/cpu_features.h"
+#include "base/thread_pool.h"
 #include "kernels/probe/dot_loops.h"
 
 namespace nibble::kernels {

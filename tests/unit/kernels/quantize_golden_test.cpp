@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "unit/kernels/quantize_cases.h"
 
 namespace nibble::kernels {

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "formats/e2m1.h"
 #include "formats/e4m3.h"

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/thread_pool.h"
 #include "unit/kernels/route_cases.h"
 
 namespace nibble::kernels {

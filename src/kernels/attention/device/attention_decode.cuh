@@ -1,0 +1,178 @@
+// Sequences of one row: keys are cut into chunks of 256 at multiples of 256, a warp takes 64 of
+// them; warps are folded in order, chunks are folded in order, so the bits depend on the position
+// alone and not on how many blocks share a sequence.
+//
+//   partial of (sequence, head, chunk): [2 + 64] floats: maximum, total, sums by channel
+#pragma once
+
+#include "kernels/attention/device/attention_tile.cuh"
+#include "kernels/common/ptx_grid.cuh"
+
+namespace nibble::kernels::device {
+
+inline constexpr int kDecodeWarps = 4;
+inline constexpr int kChunkKeys = kDecodeWarps * kSegmentKeys;
+inline constexpr int kPartialFloats = 2 + kTileHeadDim;
+
+// A query's result over some keys; one thread holds one channel.
+struct Folded {
+  float largest = kNoScore;
+  float total = 0.0F;
+  float sum = 0.0F;
+
+  // Folding nothing changes no bit.
+  __device__ void add(float next_largest, float next_total, float next_sum) {
+    const float most = fmaxf(largest, next_largest);
+    const float mine = exp2f(largest - most);
+    const float other = exp2f(next_largest - most);
+    largest = most;
+    total = total * mine + next_total * other;
+    sum = sum * mine + next_sum * other;
+  }
+};
+
+struct DecodeShared {
+  float largest[kDecodeWarps][kTileQueries];
+  float total[kDecodeWarps][kTileQueries];
+  float sums[kDecodeWarps][kTileQueries][kTileHeadDim];
+};
+
+__device__ __forceinline__ void share_state(const TileState& state, DecodeShared& shared) {
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int t = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = lane / 4 + 8 * half;
+    if (t == 0) {
+      shared.largest[warp][query] = state.largest[half];
+      shared.total[warp][query] = state.total[half];
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      shared.sums[warp][query][16 * t + j] = state.sums[j][2 * half];
+      shared.sums[warp][query][16 * t + 8 + j] = state.sums[j][2 * half + 1];
+    }
+  }
+}
+
+struct ChunkRange {
+  int first;  // of the sequence
+  int count;
+};
+
+__device__ __forceinline__ ChunkRange sequence_chunks(const AttentionParams& params, int position) {
+  const int first = first_key(params, position) / kChunkKeys;
+  return {first, position / kChunkKeys - first + 1};
+}
+
+// This block's chunks into `folded`: thread i holds channel i % 64 of queries i / 64, i / 64 + 2,
+// ...
+template <int kQueries>
+__device__ __forceinline__ void attend_chunks(const AttentionParams& params,
+                                              const SequenceRange& sequence, int kv_head,
+                                              ChunkRange chunks, DecodeShared& shared,
+                                              Folded (&folded)[kQueries / 2]) {
+  const int position = sequence.first_position;
+  const int begin = first_key(params, position);
+  const TileQueries queries = load_queries(params, sequence, kv_head, 0);
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int channel = static_cast<int>(threadIdx.x) % kTileHeadDim;
+  for (int chunk = chunks.first; chunk < chunks.first + chunks.count; ++chunk) {
+    const int key = chunk * kChunkKeys + warp * kSegmentKeys;
+    TileState state;
+    if (key <= position && key + kSegmentKeys > begin) {
+      attend_segment(params, sequence, kv_head, queries, key, begin, position + 1, false, state);
+    }
+    finish_totals(state);
+    share_state(state, shared);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kQueries / 2; ++i) {
+      const int query = static_cast<int>(threadIdx.x) / kTileHeadDim + 2 * i;
+      Folded one;
+#pragma unroll
+      for (int w = 0; w < kDecodeWarps; ++w) {
+        one.add(shared.largest[w][query], shared.total[w][query], shared.sums[w][query][channel]);
+      }
+      folded[i].add(one.largest, one.total, one.sum);
+    }
+    __syncthreads();
+  }
+}
+
+// kQueries: heads of a group, rounded up to an even number.
+template <int kQueries>
+__global__ void __launch_bounds__(32 * kDecodeWarps)
+    attention_decode(const AttentionParams params) {
+  static_assert(32 * kDecodeWarps == 2 * kTileHeadDim, "a thread for each channel of two queries");
+  __shared__ DecodeShared shared;
+  griddepcontrol_wait();
+  const SequenceRange sequence = params.sequences[blockIdx.z];
+  if (sequence.num_rows != 1) {
+    return;
+  }
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const ChunkRange all = sequence_chunks(params, sequence.first_position);
+  const int begin = static_cast<int>(blockIdx.x) * params.chunks_per_block;
+  if (begin >= all.count) {
+    return;
+  }
+  Folded folded[kQueries / 2];
+  attend_chunks<kQueries>(params, sequence, kv_head,
+                          {all.first + begin, min(params.chunks_per_block, all.count - begin)},
+                          shared, folded);
+  griddepcontrol_launch_dependents();
+  const int group = params.num_heads / params.num_kv_heads;
+  const int channel = static_cast<int>(threadIdx.x) % kTileHeadDim;
+#pragma unroll
+  for (int i = 0; i < kQueries / 2; ++i) {
+    const int query = static_cast<int>(threadIdx.x) / kTileHeadDim + 2 * i;
+    if (query >= group) {
+      continue;
+    }
+    const int head = kv_head * group + query;
+    if (params.chunks_per_block >= params.max_chunks) {
+      const float factor = final_factor(params.sinks, head, folded[i].largest, folded[i].total);
+      static_cast<__nv_bfloat16*>(
+          params.out)[(std::int64_t{sequence.first_row} * params.num_heads + head) * kTileHeadDim +
+                      channel] = __float2bfloat16_rn(folded[i].sum * factor);
+      continue;
+    }
+    float* to = params.partials +
+                ((std::int64_t{blockIdx.z} * params.num_heads + head) * params.max_chunks + begin) *
+                    kPartialFloats;
+    to[2 + channel] = folded[i].sum;
+    if (channel == 0) {
+      to[0] = folded[i].largest;
+      to[1] = folded[i].total;
+    }
+  }
+}
+
+// Folds the chunks of each sequence and head; a thread for each channel. Blocks of the kernel
+// before took one chunk each.
+__global__ void __launch_bounds__(kTileHeadDim) attention_fold(const AttentionParams params) {
+  griddepcontrol_wait();
+  const SequenceRange sequence = params.sequences[blockIdx.y];
+  if (sequence.num_rows != 1) {
+    return;
+  }
+  const int head = static_cast<int>(blockIdx.x);
+  const int channel = static_cast<int>(threadIdx.x);
+  const int count = sequence_chunks(params, sequence.first_position).count;
+  const float* from = params.partials + (std::int64_t{blockIdx.y} * params.num_heads + head) *
+                                            params.max_chunks * kPartialFloats;
+  Folded folded;
+#pragma unroll 4
+  for (int chunk = 0; chunk < count; ++chunk, from += kPartialFloats) {
+    folded.add(from[0], from[1], from[2 + channel]);
+  }
+  griddepcontrol_launch_dependents();
+  const float factor = final_factor(params.sinks, head, folded.largest, folded.total);
+  static_cast<__nv_bfloat16*>(
+      params.out)[(std::int64_t{sequence.first_row} * params.num_heads + head) * kTileHeadDim +
+                  channel] = __float2bfloat16_rn(folded.sum * factor);
+}
+
+}  // namespace nibble::kernels::device
