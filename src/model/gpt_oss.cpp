@@ -26,7 +26,7 @@ class GptOss final : public Model {
         pool_(options.num_threads),
         exec_{.pool = &pool_},
         cache_(KvCache::create(config_, options_)),
-        work_(Workspace::create(config_, options_, pool_.size())),
+        work_(Workspace::create(config_, options_, exec_)),
         inv_freq_(static_cast<std::size_t>(config_.head_dim / 2)) {
     kernels::yarn_inv_freq(config_.rope, config_.head_dim, inv_freq_.data());
     concentration_ = kernels::yarn_concentration(config_.rope);

@@ -19,7 +19,8 @@ CacheGroup group_of(const ModelConfig& config, std::size_t layer) {
   return config.is_window_layer[layer] ? CacheGroup::kWindow : CacheGroup::kFull;
 }
 
-std::int64_t scratch_bytes(const ModelConfig& config, const ModelOptions& options, int workers) {
+std::int64_t scratch_bytes(const ModelConfig& config, const ModelOptions& options,
+                           const Exec& exec) {
   const kernels::AttentionArgs attention{.num_heads = config.num_heads,
                                          .num_kv_heads = config.num_kv_heads,
                                          .head_dim = config.head_dim,
@@ -32,7 +33,7 @@ std::int64_t scratch_bytes(const ModelConfig& config, const ModelOptions& option
                              .top_k = config.top_k,
                              .x_dtype = options.activation};
   return std::max(kernels::attention_workspace_bytes(attention, options.max_batch_tokens,
-                                                     options.max_position, workers),
+                                                     options.max_position, exec),
                   kernels::moe_workspace_bytes(moe, options.max_batch_tokens));
 }
 
@@ -58,7 +59,7 @@ KvCache KvCache::create(const ModelConfig& config, const ModelOptions& options) 
 }
 
 Workspace Workspace::create(const ModelConfig& config, const ModelOptions& options,
-                            int num_workers) {
+                            const Exec& exec) {
   const auto tokens = static_cast<std::size_t>(options.max_batch_tokens);
   const auto logit_rows = static_cast<std::size_t>(options.max_logit_rows);
   const auto hidden = static_cast<std::size_t>(config.hidden);
@@ -79,8 +80,7 @@ Workspace Workspace::create(const ModelConfig& config, const ModelOptions& optio
       .logit_inputs = Buffer<float>(logit_rows * hidden),
       .positions = Buffer<std::int32_t>(tokens),
       .slots = {Buffer<std::int64_t>(tokens), Buffer<std::int64_t>(tokens)},
-      .scratch =
-          Buffer<std::byte>(static_cast<std::size_t>(scratch_bytes(config, options, num_workers))),
+      .scratch = Buffer<std::byte>(static_cast<std::size_t>(scratch_bytes(config, options, exec))),
   };
 }
 

@@ -8,6 +8,7 @@
 #include "model/config.h"
 #include "model/model.h"
 #include "tensor/buffer.h"
+#include "tensor/exec.h"
 
 namespace nibble::model {
 
@@ -39,7 +40,7 @@ struct Workspace {
   Buffer<std::int64_t> slots[kNumCacheGroups];  // [tokens]
   Buffer<std::byte> scratch;                    // attention and moe, one after the other
 
-  static Workspace create(const ModelConfig& config, const ModelOptions& options, int num_workers);
+  static Workspace create(const ModelConfig& config, const ModelOptions& options, const Exec& exec);
   std::int64_t bytes() const;
 };
 
