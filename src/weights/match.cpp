@@ -1,10 +1,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "base/error.h"
+#include "formats/e4m3.h"
 #include "formats/ue8m0.h"
 #include "weights/checkpoint.h"
 #include "weights/header_sax.h"
@@ -29,6 +29,30 @@ std::string file_name(const Checkpoint::Tensor& tensor) {
   return path.substr(path.rfind('/') + 1);
 }
 
+// A tensor of scales may hold no NaN, which would make a block of weights NaN, and no negative
+// number, which no quantiser writes.
+std::string find_bad_scale(const TensorSpec& spec, const TensorView& view,
+                           const std::string& file) {
+  const auto* begin = static_cast<const std::uint8_t*>(view.data);
+  const std::uint8_t* end = begin + view.bytes();
+  if (accepts(spec, DType::kUE8M0)) {
+    const std::uint8_t* nan = std::find(begin, end, formats::kUe8m0NaN);
+    return nan == end ? std::string()
+                      : fmt::format("{} in {}: scale {} is byte 255 (NaN), want at most 254",
+                                    spec.name, file, nan - begin);
+  }
+  if (accepts(spec, DType::kE4M3)) {
+    const std::uint8_t* bad =
+        std::find_if(begin, end, [](std::uint8_t code) { return code > formats::kE4m3MaxCode; });
+    return bad == end ? std::string()
+                      : fmt::format("{} in {}: scale {} is byte {} ({}), want at most {}",
+                                    spec.name, file, bad - begin, *bad,
+                                    (*bad & 0x7FU) == formats::kE4m3NaN ? "NaN" : "negative",
+                                    formats::kE4m3MaxCode);
+  }
+  return {};
+}
+
 // Fault of the tensor that `spec` asks for, or nothing.
 std::string find_fault(const TensorSpec& spec, const Checkpoint::Tensor* tensor) {
   if (tensor == nullptr) {
@@ -44,15 +68,7 @@ std::string find_fault(const TensorSpec& spec, const Checkpoint::Tensor* tensor)
     return fmt::format("{} in {}: want {}, found {}", spec.name, file, dtype_list(spec),
                        dtype_name(view.dtype));
   }
-  if (!accepts(spec, DType::kUE8M0) || view.bytes() == 0) {
-    return {};
-  }
-  const auto* begin = static_cast<const std::byte*>(view.data);
-  const auto* nan = static_cast<const std::byte*>(
-      std::memchr(begin, formats::kUe8m0NaN, static_cast<std::size_t>(view.bytes())));
-  return nan == nullptr ? std::string()
-                        : fmt::format("{} in {}: scale {} is byte 255 (NaN), want at most 254",
-                                      spec.name, file, nan - begin);
+  return find_bad_scale(spec, view, file);
 }
 
 }  // namespace

@@ -135,14 +135,17 @@ struct E2m1Tile {
   }
   void skip_inputs(std::int64_t inputs) { x += inputs * x_stride; }
 
-  // Powers of two of the 16 blocks from `at` on; byte 0 is a subnormal.
+  // Powers of two of the 16 blocks from `at` on; byte 0 is a subnormal, byte 255 NaN: the bit below
+  // the exponent makes both.
   inline __m512 load_scales(std::int64_t row, std::int64_t at) const {
     const std::int64_t left = (k - at) / kScaleBlock;
     const auto mask = static_cast<__mmask16>(left >= kScales ? 0xFFFF : (1 << left) - 1);
     const std::uint8_t* from = scales + (row * k + at) / kScaleBlock;
     const __m512i exponents = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from));
-    return _mm512_castsi512_ps(
-        _mm512_max_epu32(_mm512_slli_epi32(exponents, 23), _mm512_set1_epi32(0x00400000)));
+    const __m512i half = _mm512_set1_epi32(0x00400000);
+    const __m512i powers = _mm512_max_epu32(_mm512_slli_epi32(exponents, 23), half);
+    const __mmask16 is_nan = _mm512_cmpeq_epi32_mask(exponents, _mm512_set1_epi32(255));
+    return _mm512_castsi512_ps(_mm512_mask_or_epi32(powers, is_nan, powers, half));
   }
 
   // The 64 values from `at` on; `kIsHalf`: only 32 are left. `which` picks each lane's scale.

@@ -240,6 +240,20 @@ TEST(Answer, EachTokenSaysWhatItIsPartOf) {
               testing::EndsWith("<|message|><|return|>"));
 }
 
+// Declared tools that the model does not call change nothing, whatever mark ends the answer.
+TEST(Answer, ToolsThatAreNotCalledLeaveTheAnswerVisible) {
+  Request request;
+  request.prompt = ChatPrompt{.messages = {{.content = "Hi"}}, .tools = {{.name = "weather"}}};
+  for (const std::string end : {"<|return|>", "<|end|>", "<|call|>", ""}) {
+    const Played all = play({.ids = ids_of(kAnalysis + kFinal + end), .request = request});
+    EXPECT_EQ(all.response.content, "It is \xF0\x9F\x98\xBA 42, caf\xC3\xA9.") << end;
+    EXPECT_TRUE(all.response.tool_calls.empty()) << end;
+    const Played analysis = play({.ids = ids_of(kAnalysis), .request = request});
+    EXPECT_GT(analysis.response.usage.completion_tokens, 0);
+    EXPECT_EQ(analysis.response.reasoning, "Step 1, then Step 2: 42.");
+  }
+}
+
 TEST(Answer, NothingGeneratedIsAnEmptyAnswer) {
   const Played none = play({.ids = {-1}, .finish = Finish::kLength});
   EXPECT_EQ(none.response.content, "");

@@ -146,6 +146,33 @@ TEST(Moe, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
   });
 }
 
+// Sizes that overflow 16 bits of rows.
+TEST(Moe, TensOfThousandsOfRowsAreWorthTheSameAsTheirParts) {
+  static constexpr std::int32_t kTokens = 65'537;
+  static constexpr std::int32_t kPart = 512;
+  const MoeCase input({kTokens, 32, 32, 3, 1}, DType::kBF16);
+  for_each_runnable(moe_instances(), [&](const Instance<MoeArgs>& row) {
+    if (row.info.backend == Backend::kScalar) {
+      return;  // has no batches
+    }
+    std::vector<float> whole;
+    std::vector<float> parts;
+    const MoeArgs all = input.args(whole);
+    ASSERT_TRUE(run_guarded(row, all, pools()[1]).ok());
+    const MoeArgs from = input.args(parts);
+    for (std::int32_t first = 0; first < kTokens; first += kPart) {
+      MoeArgs args = from;
+      args.num_tokens = std::min(kPart, kTokens - first);
+      args.x = element_at(from.x, DType::kBF16, std::int64_t{first} * 32);
+      args.ids += first;
+      args.weights += first;
+      args.out += std::int64_t{first} * 32;
+      ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+    }
+    EXPECT_TRUE(same_bits(whole, parts));
+  });
+}
+
 // Gate and up come from the biases alone, and the second product hands h through: out[n] = h[n].
 void check_clamp(DType dtype) {
   const GoldenArrays golden("moe");
@@ -388,6 +415,10 @@ TEST(Moe, ANaNScaleMakesItsBlockNaNAndNothingElse) {
     for (const ExpertForm form : {ExpertForm::kMxfp4, ExpertForm::kNvfp4}) {
       for (const DType dtype : kActivationDtypes) {
         MoeCase input({5, 64, 32, 2, 1, form}, dtype);
+        // Biases alone make h, and make it positive: an infinite scale would stay infinite.
+        std::fill(input.gate_up.blocks.begin(), input.gate_up.blocks.end(), 0);
+        std::fill(input.gate_up.bias.begin(), input.gate_up.bias.end(), formats::f32_to_bf16(1.0F));
+        std::fill(input.down.blocks.begin(), input.down.blocks.end(), 0x22);
         // The last block of the second row of expert 1's second product: out[1] of its tokens.
         const std::size_t blocks = form == ExpertForm::kMxfp4 ? 1 : 2;
         input.down.scales[(64 + 1) * blocks + blocks - 1] = form == ExpertForm::kMxfp4 ? 255 : 0x7F;

@@ -41,6 +41,22 @@ TEST_F(Match, NanScaleIsRefusedByNameAndPlace) {
   EXPECT_THAT(match(blocks, checkpoint("U8", "[4]", data)).problems, IsEmpty());
 }
 
+TEST_F(Match, Nvfp4ScalesAreNumbersAndNotNegative) {
+  const std::vector<TensorSpec> scales = {{"t", {4}, {DType::kE4M3}}};
+  const auto problems = [&](char code) {
+    return match(scales, checkpoint("F8_E4M3", "[4]", std::string("\x00\x7E\x38", 3) + code))
+        .problems;
+  };
+  EXPECT_THAT(problems('\x7E'), IsEmpty());
+  EXPECT_THAT(problems('\x7F'),
+              ElementsAre("t in model.safetensors: scale 3 is byte 127 (NaN), want at most 126"));
+  EXPECT_THAT(problems('\xFF'),
+              ElementsAre("t in model.safetensors: scale 3 is byte 255 (NaN), want at most 126"));
+  EXPECT_THAT(
+      problems('\x80'),
+      ElementsAre("t in model.safetensors: scale 3 is byte 128 (negative), want at most 126"));
+}
+
 TEST_F(Match, EveryKindOfDifferenceHasItsLine) {
   const Checkpoint found = checkpoint("BF16", "[2]", "abcd");
   const std::vector<TensorSpec> shape = {{"t", {1, 2}, {DType::kBF16}}};
