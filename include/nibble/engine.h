@@ -27,6 +27,7 @@ struct EngineOptions {
   std::int32_t max_num_seqs = 1;        ///< sequences computed together
   std::int32_t max_batch_tokens = 512;  ///< rows of one step; prompts are cut into chunks of this
   std::int32_t page_size = 64;          ///< tokens of a cache page
+  bool enable_prefix_caching = true;    ///< keep what was computed for prompts that begin alike
   bool use_reference_kernels = false;   ///< the scalar references: slow, for checking
 };
 

@@ -101,7 +101,7 @@ struct Usage {
   std::int32_t prompt_tokens = 0;
   std::int32_t completion_tokens = 0;
   std::int32_t reasoning_tokens = 0;
-  std::int32_t cached_tokens = 0;
+  std::int32_t cached_tokens = 0;  ///< of the prompt, computed for an earlier request
 };
 
 struct Timings {

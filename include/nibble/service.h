@@ -48,6 +48,7 @@ struct ServiceStats {
   struct Pages {
     std::int32_t used = 0;
     std::int32_t total = 0;
+    std::int32_t prefixes = 0;  ///< used by nobody, kept in case a prompt begins alike
   };
   ServiceState state = ServiceState::kServing;
   Status failure;            ///< kFailed
@@ -56,7 +57,9 @@ struct ServiceStats {
   Pages full_pages;          ///< of layers that see everything
   Pages window_pages;        ///< of layers with a window
   std::int64_t preemptions = 0;
-  std::int64_t prompt_tokens = 0;  ///< of requests that have their first token
+  std::int64_t prefix_queried_tokens = 0;  ///< of prompts, when their computing began
+  std::int64_t prefix_hit_tokens = 0;      ///< of those, found in the cache
+  std::int64_t prompt_tokens = 0;          ///< of requests that have their first token
   std::int64_t generation_tokens = 0;
   std::int64_t ended = 0;  ///< requests, however they ended
 };

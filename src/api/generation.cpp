@@ -30,6 +30,7 @@ bool Generation::push(const engine::TokenEvent& event, Clock::time_point now) {
   last_gap_ms_ = ms_between(last_, now);
   last_ = now;
   num_generated_ += event.token >= 0 ? 1 : 0;
+  num_cached_ = event.cached_tokens;
   if (event.finish == engine::Finish::kFailed) {
     failure_ = event.failure;
     return false;
@@ -44,6 +45,7 @@ Result<Response> Generation::finish(bool was_aborted) {
   Response response = answer_.finish(was_aborted);
   response.seed = seed_;
   response.usage.prompt_tokens = num_prompt_;
+  response.usage.cached_tokens = num_cached_;
   response.timings = timings_;
   return response;
 }

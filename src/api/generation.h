@@ -39,6 +39,7 @@ class Generation {
   std::uint64_t seed_ = 0;
   std::int32_t num_prompt_ = 0;
   std::int32_t num_generated_ = 0;
+  std::int32_t num_cached_ = 0;
   double last_gap_ms_ = 0.0;
   Timings timings_;
   Clock::time_point submitted_;

@@ -16,6 +16,13 @@ constexpr std::int32_t kLogitRows = 64;
 // may be.
 constexpr std::int64_t kOtherBytes = std::int64_t{1} << 30U;
 
+// Window pages that keep prefixes: for this many tokens, or a part of the full group's pages if
+// that is more. Window layers then still hold far less than the others.
+constexpr std::int32_t kPrefixTokens = 4096;
+constexpr std::int32_t kPrefixPart = 4;
+
+constexpr std::int64_t kLeastContext = 256;  // less is not worth loading a model for
+
 // Far beyond any use; keeps page counts within 32 bits.
 constexpr std::int32_t kMostSequences = 4096;
 constexpr std::int32_t kMostTokens = 1 << 16;
@@ -46,18 +53,47 @@ Status check(const EngineOptions& options, const model::ModelConfig& config) {
   return {};
 }
 
-// Largest context whose full-layer pages fit, for every sequence at once.
-std::int64_t tokens_that_fit(const EnginePlan& plan, const model::ModelConfig& config,
-                             std::int64_t cache_bytes) {
-  const std::int64_t window =
-      plan.model.num_pages[1] * page_bytes(config, plan.model, CacheGroup::kWindow);
-  const std::int64_t page = page_bytes(config, plan.model, CacheGroup::kFull);
-  if (page == 0) {
-    return config.max_position;
+// Pages that fit in what is left for the cache.
+class CacheRoom {
+ public:
+  CacheRoom(const model::ModelConfig& config, const EnginePlan& plan, bool keeps_prefixes,
+            std::int64_t cache_bytes)
+      : full_bytes_(page_bytes(config, plan.model, CacheGroup::kFull)),
+        window_bytes_(page_bytes(config, plan.model, CacheGroup::kWindow)),
+        page_size_(plan.model.page_size),
+        keeps_prefixes_(keeps_prefixes),
+        bytes_(std::max<std::int64_t>(
+            0, cache_bytes - engine::window_pages(plan.limits) * window_bytes_)) {}
+
+  // Of the full group; `beside_prefixes`: when their part of the window group is taken as well.
+  std::int64_t num_full(bool beside_prefixes) const {
+    const std::int64_t prefix_bytes =
+        beside_prefixes && keeps_prefixes_ ? window_bytes_ / kPrefixPart : 0;
+    return full_bytes_ == 0 ? kMostPages
+                            : std::min(kMostPages, bytes_ / (full_bytes_ + prefix_bytes));
   }
-  const std::int64_t pages = (cache_bytes - window) / page / plan.limits.max_num_seqs;
-  return std::max<std::int64_t>(0, pages) * plan.model.page_size;
-}
+
+  // Of the window group, beside `num_full` of the full group and beyond what sequences need at
+  // once.
+  std::int32_t num_prefix(std::int32_t num_full) const {
+    if (!keeps_prefixes_ || window_bytes_ == 0) {
+      return 0;
+    }
+    const std::int32_t wanted =
+        std::max(pages_for(kPrefixTokens, page_size_), num_full / kPrefixPart);
+    const std::int64_t left = (bytes_ - num_full * full_bytes_) / window_bytes_;
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(left, 0, std::min(wanted, num_full)));
+  }
+
+ private:
+  static constexpr std::int64_t kMostPages = std::int64_t{1} << 30U;
+
+  std::int64_t full_bytes_;
+  std::int64_t window_bytes_;
+  std::int32_t page_size_;
+  bool keeps_prefixes_;
+  std::int64_t bytes_;
+};
 
 }  // namespace
 
@@ -78,25 +114,28 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
                  .max_batch_tokens = options.max_batch_tokens,
                  .max_logit_rows = plan.model.max_logit_rows,
                  .page_size = options.page_size,
-                 .window = config.window};
-  plan.model.num_pages[1] = engine::window_pages(plan.limits);
-  const std::int64_t room = available_bytes - file_bytes - kOtherBytes;
-  const std::int64_t fitting = tokens_that_fit(plan, config, room);
-  const std::int64_t wanted =
-      options.max_model_len > 0 ? options.max_model_len : config.max_position;
-  const std::int64_t least =
-      options.max_model_len > 0 ? wanted : std::min<std::int64_t>(256, wanted);
+                 .window = config.window,
+                 .shares_prefixes = options.enable_prefix_caching};
+  const std::int64_t room_bytes = available_bytes - file_bytes - kOtherBytes;
+  const CacheRoom room(config, plan, options.enable_prefix_caching, room_bytes);
+  const bool is_automatic = options.max_model_len == 0;
+  const std::int64_t fitting = room.num_full(is_automatic) * options.page_size;
+  const std::int64_t wanted = is_automatic ? config.max_position : options.max_model_len;
+  const std::int64_t least = is_automatic ? std::min(kLeastContext, wanted) : wanted;
   if (fitting < least) {
-    return error(
-        Code::kExhausted,
-        "a context of {} tokens for {} sequences does not fit: {:.0f} MiB available, {:.0f} "
-        "MiB of weights, room for {} tokens; lower --max-model-len",
-        wanted, options.max_num_seqs, static_cast<double>(available_bytes) / kMiB,
-        static_cast<double>(file_bytes) / kMiB, fitting);
+    return error(Code::kExhausted,
+                 "a context of {} tokens does not fit: {:.0f} MiB available, {:.0f} MiB of "
+                 "weights, room for {} tokens; lower --max-model-len",
+                 wanted, static_cast<double>(available_bytes) / kMiB,
+                 static_cast<double>(file_bytes) / kMiB, fitting);
   }
   plan.model.max_position = static_cast<std::int32_t>(std::min(wanted, fitting));
-  plan.model.num_pages[0] =
-      pages_for(plan.model.max_position, options.page_size) * options.max_num_seqs;
+  // One sequence of full length at least, all of them at most: they share what there is.
+  const std::int64_t pages = pages_for(plan.model.max_position, options.page_size);
+  plan.model.num_pages[0] = static_cast<std::int32_t>(
+      std::clamp(room.num_full(true), pages, pages * options.max_num_seqs));
+  plan.model.num_pages[1] =
+      engine::window_pages(plan.limits) + room.num_prefix(plan.model.num_pages[0]);
   std::copy_n(plan.model.num_pages, model::kNumCacheGroups, plan.limits.num_pages);
   return plan;
 }

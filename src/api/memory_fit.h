@@ -16,8 +16,10 @@ struct EnginePlan {
 };
 
 // `file_bytes`: of the checkpoint; `available_bytes`: what this process may still take. Without an
-// explicit max_model_len the context is the model's, lowered to what fits; an explicit one that
-// does not fit is kExhausted with the numbers.
+// explicit max_model_len the context is the model's, lowered to what one sequence can have; an
+// explicit one that does not fit is kExhausted with the numbers. Several sequences share the pages:
+// enough for all at full length if there is room for that. What is left, and a fifth of the cache
+// when the context had to be lowered, keeps the window pages of prefixes.
 Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelConfig& config,
                                std::int64_t file_bytes, std::int64_t available_bytes);
 

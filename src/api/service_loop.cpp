@@ -8,8 +8,12 @@
 namespace nibble {
 namespace {
 
-ServiceStats::Pages pages_of(const engine::PagePool& pool) {
-  return {.used = pool.num_pages() - pool.num_free(), .total = pool.num_pages()};
+// Idle pages that only keep a prefix are not used: whoever wants them has them.
+ServiceStats::Pages pages_of(const engine::PagedCache& cache, model::CacheGroup group) {
+  const std::int32_t total = cache.pool(group).num_pages();
+  return {.used = total - cache.num_available(group),
+          .total = total,
+          .prefixes = cache.tree().num_idle(group)};
 }
 
 }  // namespace
@@ -243,9 +247,11 @@ void ServiceLoop::publish() {
   const engine::Scheduler& scheduler = model_.engine->scheduler();
   counters_.running = scheduler.num_running();
   counters_.waiting = scheduler.num_waiting();
-  counters_.full_pages = pages_of(scheduler.pool(model::CacheGroup::kFull));
-  counters_.window_pages = pages_of(scheduler.pool(model::CacheGroup::kWindow));
+  counters_.full_pages = pages_of(scheduler.cache(), model::CacheGroup::kFull);
+  counters_.window_pages = pages_of(scheduler.cache(), model::CacheGroup::kWindow);
   counters_.preemptions = scheduler.num_preemptions();
+  counters_.prefix_queried_tokens = scheduler.counters().queried_tokens;
+  counters_.prefix_hit_tokens = scheduler.counters().hit_tokens;
   counters_.ended += static_cast<std::int64_t>(ended_.size());
   const std::lock_guard lock(mutex_);
   stats_ = counters_;

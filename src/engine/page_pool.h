@@ -13,6 +13,8 @@ class PagePool {
   std::int32_t num_pages() const { return num_pages_; }
   std::int32_t num_free() const { return static_cast<std::int32_t>(free_.size()); }
 
+  bool is_free(std::int32_t page) const { return !is_taken_[static_cast<std::size_t>(page)]; }
+
   // The pool must not be empty.
   std::int32_t take();
   void give_back(std::int32_t page);

@@ -1,10 +1,13 @@
 // Decides what the next step computes. Data in, plan out: no model, no clock.
 //
-// Each step takes one row of every sequence that is generating, then fills the token budget with
-// chunks of prompts in order of arrival. A sequence that needs a page when none is free takes those
-// of the youngest one, which starts over later with the same answer (recomputation). The oldest
-// sequence can always go on, so none starves, provided each fits in the cache on its own: `fits`
-// says so beforehand.
+// A step takes one row of every sequence that is generating, admits who fits, and shares the rest
+// of its rows among the prompts: half to the prompt that was admitted first, half to those with the
+// fewest rows left, and what one cannot use to the other. So the oldest prompt always moves on by
+// half a step, and a short one waits only for shorter ones. docs/scheduling.md has all the rules.
+//
+// A sequence that needs a page when none is to be had takes those of the youngest one, which starts
+// over later with the same answer. The oldest sequence can always go on, so none starves, provided
+// each fits in the cache on its own: `fits` says so beforehand.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/page_pool.h"
+#include "engine/paged_cache.h"
 #include "engine/sequence.h"
 #include "model/batch_plan.h"
 
@@ -25,11 +28,22 @@ struct SchedulerLimits {
   std::int32_t page_size = 64;
   std::int32_t window = 0;  // of the window layers
   std::int32_t num_pages[model::kNumCacheGroups] = {0, 0};
+  bool shares_prefixes = false;  // pages of equal prefixes, also of those that have ended
 };
 
+// Requests that may be admitted before an earlier one for which there are too few pages.
+inline constexpr std::int32_t kMostOvertakes = 8;
+
 // Pages of the window group that always suffice for `max_num_seqs` sequences and a step of
-// `max_batch_tokens` rows.
+// `max_batch_tokens` rows. More of them keep prefixes.
 std::int32_t window_pages(const SchedulerLimits& limits);
+
+struct SchedulerCounters {
+  std::int64_t num_preemptions = 0;
+  std::int64_t num_admitted = 0;    // sequences, each once
+  std::int64_t queried_tokens = 0;  // of their prompts
+  std::int64_t hit_tokens = 0;      // of those, found in the cache
+};
 
 class Scheduler {
  public:
@@ -39,8 +53,11 @@ class Scheduler {
   bool fits(std::int32_t num_tokens) const;
 
   void add(Sequence* sequence);
-  // Forgets the sequence wherever it is and frees its pages at once.
+  // Forgets the sequence wherever it is. Its pages are available at once; whole ones can be found
+  // by later sequences until they are evicted.
   void remove(Sequence* sequence);
+  // Likewise, but nothing that it computed is found again.
+  void discard(Sequence* sequence);
 
   // The next step; no rows when nothing is to do. Valid until the next call.
   const model::BatchPlan& schedule();
@@ -52,31 +69,38 @@ class Scheduler {
   bool has_work() const { return !waiting_.empty() || !running_.empty(); }
   std::int32_t num_waiting() const { return static_cast<std::int32_t>(waiting_.size()); }
   std::int32_t num_running() const { return static_cast<std::int32_t>(running_.size()); }
-  std::int64_t num_preemptions() const { return num_preemptions_; }
-  const PagePool& pool(model::CacheGroup group) const { return pools_[static_cast<int>(group)]; }
+  std::int64_t num_preemptions() const { return counters_.num_preemptions; }
+  const SchedulerCounters& counters() const { return counters_; }
+  const PagedCache& cache() const { return cache_; }
+  const PagePool& pool(model::CacheGroup group) const { return cache_.pool(group); }
 
  private:
-  // One row of each sequence that generates, or chunks of the prompts; false when some sequence
-  // got no pages.
-  bool plan_running(bool is_decode);
-  void plan_rows(Sequence* sequence);
+  struct Budget {
+    std::int32_t rows = 0;
+    std::int32_t logit_rows = 0;
+  };
+
+  // False when some sequence that generates got no pages.
+  bool plan_decodes();
   void admit();
-  std::int32_t rows_allowed(const Sequence& sequence) const;
-  bool reserve(Sequence& sequence, std::int32_t num_tokens);
+  bool admit(Sequence* sequence);
+  bool awaits_prefix(const Sequence& sequence) const;
+  void plan_prompts(bool includes_last_rows);
+  void share_rows();
+  void plan_rows(Sequence* sequence, std::int32_t rows);
+  Budget budget_left() const;
   bool reserve_or_preempt(Sequence* sequence, std::int32_t num_tokens);
-  std::int32_t pages_missing(const Sequence& sequence, int group, std::int32_t num_tokens) const;
-  void drop_outside_window(Sequence& sequence);
-  void release(Sequence& sequence);
   void preempt(Sequence* sequence);
-  bool is_scheduled(const Sequence* sequence) const;
+  void forget(Sequence* sequence);
 
   SchedulerLimits limits_;
-  PagePool pools_[model::kNumCacheGroups];
+  PagedCache cache_;
   std::deque<Sequence*> waiting_;
   std::vector<Sequence*> running_;  // oldest first
   std::vector<Sequence*> scheduled_;
+  std::vector<Sequence*> prompts_;  // of the step that is being planned
   model::BatchPlan plan_;
-  std::int64_t num_preemptions_ = 0;
+  SchedulerCounters counters_;
 };
 
 }  // namespace nibble::engine

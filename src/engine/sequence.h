@@ -11,13 +11,22 @@
 
 namespace nibble::engine {
 
+struct PrefixNode;
+
 struct Sequence {
   SequenceId id = 0;
   TokenRequest request;
   std::vector<std::int32_t> ids;  // prompt, then what was generated
   std::int32_t num_computed = 0;  // ids whose keys and values are in the cache
   std::int32_t num_scored = 0;    // prompt positions given to on_prompt_logits
+  std::int32_t num_cached = 0;    // prompt tokens found in the cache when it was first admitted
   model::PageTable tables[model::kNumCacheGroups];
+  std::vector<PrefixNode*> prefix;  // nodes that own its first pages; it owns the others itself
+  std::int32_t num_attached = 0;    // of them, those found when it was admitted
+  std::int32_t num_granted = 0;     // rows that it may have in the step that is being planned
+  std::int32_t num_overtaken = 0;   // requests admitted before it that came later
+  bool is_planned = false;          // has rows in the step
+  bool was_admitted = false;
   std::vector<kernels::TokenCount> counts;  // kept only when penalties are on
   std::unordered_map<std::int32_t, std::size_t> count_index;
 

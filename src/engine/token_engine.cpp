@@ -86,7 +86,8 @@ void TokenEngine::end(Sequence* sequence) {
 
 void TokenEngine::fail(Sequence* sequence, const Status& status, std::vector<TokenEvent>& events) {
   events.push_back({.sequence = sequence->id, .finish = Finish::kFailed, .failure = status});
-  end(sequence);
+  scheduler_.discard(sequence);  // NaN may be in its pages
+  sequences_.erase(sequence->id);
 }
 
 void TokenEngine::step(std::vector<TokenEvent>& events) {
@@ -143,7 +144,7 @@ void TokenEngine::finish_rows(std::vector<TokenEvent>& events) {
 
 Result<TokenEvent> TokenEngine::generate(Sequence& sequence, std::span<float> logits) {
   const TokenRequest& request = sequence.request;
-  TokenEvent event{.sequence = sequence.id};
+  TokenEvent event{.sequence = sequence.id, .cached_tokens = sequence.num_cached};
   if (request.max_tokens == 0) {
     event.finish = Finish::kLength;
     return event;

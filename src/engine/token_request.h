@@ -57,8 +57,9 @@ struct TokenEvent {
   SequenceId sequence = 0;
   std::int32_t token = -1;  // -1: none (prompt done with max_tokens 0, or failed)
   Finish finish = Finish::kNone;
-  Logprob logprob;  // when asked for
-  Status failure;   // kFailed
+  std::int32_t cached_tokens = 0;  // of the prompt, that were not computed
+  Logprob logprob;                 // when asked for
+  Status failure;                  // kFailed
 };
 
 // log-softmax of `token` and of the `num_top` largest logits; ties go to the smaller id. kInternal

@@ -185,12 +185,111 @@ TEST(GoldenEngine, DecodingEqualsPrefill) {
   }
 }
 
+std::vector<TokenEvent> run_all(TokenEngine& engine) {
+  std::vector<TokenEvent> events;
+  while (engine.has_work()) {
+    engine.step(events);
+  }
+  return events;
+}
+
+TokenRequest sampled(std::vector<std::int32_t> prompt, std::int32_t max_tokens,
+                     std::uint64_t seed) {
+  TokenRequest request{.prompt = std::move(prompt), .max_tokens = max_tokens, .top_logprobs = 3};
+  request.sampling.seed = seed;
+  return request;
+}
+
+// Tokens with log-probabilities, as bits.
+using Bits = std::vector<std::pair<std::int32_t, std::vector<std::pair<std::int32_t, float>>>>;
+Bits bits_of(const std::vector<TokenEvent>& events, SequenceId id) {
+  Bits out;
+  for (const TokenEvent& event : events) {
+    if (event.sequence == id) {
+      EXPECT_NE(event.finish, Finish::kFailed) << event.failure.message();
+      out.emplace_back(event.token, event.logprob.top);
+      out.back().second.emplace_back(event.token, event.logprob.logprob);
+    }
+  }
+  return out;
+}
+
+// The same with a prefix from the cache as without: whole prompts, conversations that go on,
+// prompts that part in the middle; window layers included.
+TEST(GoldenEngine, CachedPrefixesDoNotChangeABit) {
+  const std::vector<std::int32_t> ids = read_golden(kTiny + "/golden.safetensors").at("long").ids;
+  for (const auto& [activation, page_size] :
+       {std::pair{DType::kF32, 16}, {DType::kF32, 256}, {DType::kBF16, 64}}) {
+    EngineSetup setup{.activation = activation, .max_batch_tokens = 200, .page_size = page_size};
+    const auto sharing = make_engine(kTiny, setup);
+    setup.shares_prefixes = false;
+    const auto plain = make_engine(kTiny, setup);
+    ASSERT_TRUE(sharing != nullptr && plain != nullptr);
+    std::int32_t cached = 0;
+    for (const auto& [shared, own] : {std::pair{0, 300}, {300, 0}, {300, 90}, {257, 40}}) {
+      std::vector<std::int32_t> prompt = first_ids(ids, shared);
+      prompt.insert(prompt.end(), ids.end() - own, ids.end());
+      if (shared == 0) {
+        prompt = first_ids(ids, own);
+      }
+      const auto a = sharing->add(sampled(prompt, 20, 5));
+      const auto b = plain->add(sampled(prompt, 20, 5));
+      const auto events = run_all(*sharing);
+      EXPECT_EQ(bits_of(events, a.value()), bits_of(run_all(*plain), b.value()))
+          << "pages of " << page_size << ", " << events[0].cached_tokens << " cached";
+      EXPECT_EQ(events[0].cached_tokens > 0, shared > page_size) << page_size;
+      cached += events[0].cached_tokens;
+    }
+    EXPECT_GT(cached, 500);
+  }
+}
+
+// Among 64 others, which come and go in every phase, with prefixes in common and too few pages.
+TEST(GoldenEngine, AnAnswerIsTheSameAloneAndAmongSixtyFourOthers) {
+  const std::vector<std::int32_t> ids = read_golden(kTiny + "/golden.safetensors").at("long").ids;
+  const auto request = [&](std::int32_t index) {
+    std::vector<std::int32_t> prompt = first_ids(ids, 20 + index % 5 * 30);
+    prompt.push_back(index % 7);
+    return sampled(std::move(prompt), 24, static_cast<std::uint64_t>(index));
+  };
+  EngineSetup setup{
+      .max_batch_tokens = 64, .max_logit_rows = 32, .page_size = 16, .max_tokens = 256};
+  const auto alone = make_engine(kTiny, setup);
+  setup.max_num_seqs = 32;
+  setup.num_full_pages = 48;
+  const auto engine = make_engine(kTiny, setup);
+  ASSERT_TRUE(alone != nullptr && engine != nullptr);
+  std::vector<SequenceId> others;
+  std::vector<TokenEvent> events;
+  SequenceId watched = 0;
+  for (std::int32_t i = 0; i < 65; ++i) {
+    const auto id = engine->add(request(i));
+    ASSERT_TRUE(id.has_value());
+    i == 40 ? watched = *id : (others.push_back(*id), SequenceId{0});
+    if (i % 3 == 0) {
+      engine->step(events);
+    }
+    if (i % 9 == 8) {
+      engine->cancel(others[static_cast<std::size_t>(i) / 2]);
+    }
+  }
+  const auto rest = run_all(*engine);
+  events.insert(events.end(), rest.begin(), rest.end());
+  EXPECT_GT(engine->scheduler().num_preemptions(), 0);
+  EXPECT_GT(engine->scheduler().counters().hit_tokens, 0);
+  const auto id = alone->add(request(40));
+  EXPECT_EQ(bits_of(events, watched), bits_of(run_all(*alone), id.value()));
+}
+
 // A failed sequence leaves NaN behind in the pages that the next one takes.
 TEST(GoldenEngine, NanInFreedPagesChangesNothing) {
   const auto golden = read_golden(kTiny + "/golden.safetensors");
   const std::vector<std::int32_t> ids = golden.at("window").ids;
   std::int32_t poisoned_layer = -1;
-  EngineSetup setup{.max_batch_tokens = 100, .page_size = 16, .max_tokens = 208};
+  EngineSetup setup{.max_batch_tokens = 100,
+                    .page_size = 16,
+                    .max_tokens = 208,
+                    .shares_prefixes = false};  // every run computes every row
   setup.tap = [&](model::TapPlace place, std::int32_t layer, std::span<float> values) {
     if (place == model::TapPlace::kExperts && layer == poisoned_layer) {
       std::fill(values.begin(), values.end(), NAN);

@@ -21,7 +21,9 @@ struct EngineSetup {
   std::int32_t max_logit_rows = 512;
   std::int32_t page_size = 64;
   std::int32_t max_num_seqs = 1;
-  std::int32_t max_tokens = 1312;  // of a sequence
+  std::int32_t max_tokens = 1312;   // of a sequence
+  std::int32_t num_full_pages = 0;  // 0: for every sequence at full length
+  bool shares_prefixes = true;
   model::Tap tap;
 };
 
@@ -37,10 +39,12 @@ inline std::unique_ptr<engine::TokenEngine> make_engine(const std::string& folde
                                  .max_batch_tokens = setup.max_batch_tokens,
                                  .max_logit_rows = setup.max_logit_rows,
                                  .page_size = setup.page_size,
-                                 .window = config->window};
-  limits.num_pages[0] =
-      (setup.max_tokens + setup.page_size - 1) / setup.page_size * setup.max_num_seqs;
-  limits.num_pages[1] = engine::window_pages(limits);
+                                 .window = config->window,
+                                 .shares_prefixes = setup.shares_prefixes};
+  limits.num_pages[0] = setup.num_full_pages > 0 ? setup.num_full_pages
+                                                 : (setup.max_tokens + setup.page_size - 1) /
+                                                       setup.page_size * setup.max_num_seqs;
+  limits.num_pages[1] = engine::window_pages(limits) + limits.num_pages[0];
   model::ModelOptions options{.activation = setup.activation,
                               .kv_dtype = setup.activation,
                               .kernels = setup.kernels,

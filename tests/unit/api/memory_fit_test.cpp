@@ -26,8 +26,41 @@ TEST(MemoryFit, WholeContextWhenItFits) {
   EXPECT_EQ(plan->model.max_position, 131072);
   EXPECT_EQ(plan->model.num_pages[0], 131072 / 64);
   EXPECT_EQ(plan->limits.num_pages[0], plan->model.num_pages[0]);
-  EXPECT_EQ(plan->limits.num_pages[1], engine::window_pages(plan->limits));
+  EXPECT_EQ(plan->limits.num_pages[1], engine::window_pages(plan->limits) + 131072 / 64 / 4);
   EXPECT_EQ(plan->limits.window, 128);
+  EXPECT_TRUE(plan->limits.shares_prefixes);
+}
+
+TEST(MemoryFit, PrefixesTakeWhatIsLeft) {
+  const auto off = plan_engine({.enable_prefix_caching = false}, large(), 13 * kGiB, 64 * kGiB);
+  ASSERT_TRUE(off.has_value());
+  EXPECT_FALSE(off->limits.shares_prefixes);
+  EXPECT_EQ(off->limits.num_pages[1], engine::window_pages(off->limits));
+  const auto small = plan_engine({.max_model_len = 8192}, large(), 13 * kGiB, 64 * kGiB);
+  EXPECT_EQ(small->limits.num_pages[1], engine::window_pages(small->limits) + 64) << "4,096 tokens";
+  const auto tiny = plan_engine({.max_model_len = 640}, large(), 13 * kGiB, 64 * kGiB);
+  EXPECT_EQ(tiny->limits.num_pages[1], engine::window_pages(tiny->limits) + 10);
+  // An explicit context is not refused for their sake: here 9 pages are left.
+  const std::int64_t page = 64 * 24576;
+  const std::int64_t needed = (8192 / 64 + engine::window_pages(small->limits)) * page;
+  const auto tight =
+      plan_engine({.max_model_len = 8192}, large(), 13 * kGiB, 14 * kGiB + needed + 9 * page);
+  ASSERT_TRUE(tight.has_value()) << tight.error().message();
+  EXPECT_EQ(tight->limits.num_pages[0], 128);
+  EXPECT_EQ(tight->limits.num_pages[1], engine::window_pages(tight->limits) + 9);
+}
+
+// Not every sequence is at full length at once, and one that lacks pages waits.
+TEST(MemoryFit, SequencesShareThePages) {
+  const EngineOptions options{.max_model_len = 16384, .max_num_seqs = 64};
+  const auto roomy = plan_engine(options, large(), 13 * kGiB, 900 * kGiB);
+  ASSERT_TRUE(roomy.has_value());
+  EXPECT_EQ(roomy->limits.num_pages[0], 64 * 256);
+  const auto tight = plan_engine(options, large(), 13 * kGiB, 17 * kGiB);
+  ASSERT_TRUE(tight.has_value()) << tight.error().message();
+  EXPECT_EQ(tight->model.max_position, 16384);
+  EXPECT_GT(tight->limits.num_pages[0], 4 * 256);
+  EXPECT_LT(tight->limits.num_pages[0], 8 * 256);
 }
 
 // 20b: 12 full layers, 8 heads of 64, K and V in bf16: 24,576 bytes a token.
@@ -36,18 +69,21 @@ TEST(MemoryFit, ContextIsLoweredToWhatFits) {
   ASSERT_EQ(page_bytes(large(), options, CacheGroup::kFull), 64 * 24576);
   const std::int64_t page = 64 * 24576;
   const auto whole = plan_engine({}, large(), 13 * kGiB, 64 * kGiB);
-  const std::int64_t window =
-      whole->model.num_pages[1] * page_bytes(large(), whole->model, CacheGroup::kWindow);
+  const std::int64_t window = engine::window_pages(whole->limits) * page;
   const auto plan = plan_engine({}, large(), 13 * kGiB, 14 * kGiB + window + 100 * page);
   ASSERT_TRUE(plan.has_value()) << plan.error().message();
-  EXPECT_EQ(plan->model.max_position, 6400);
-  EXPECT_EQ(plan->model.num_pages[0], 100);
-  const auto two = plan_engine({.max_num_seqs = 2}, large(), 13 * kGiB, 16 * kGiB);
-  ASSERT_TRUE(two.has_value());
-  EXPECT_LE((two->model.num_pages[0] * page) +
-                two->model.num_pages[1] * page_bytes(large(), two->model, CacheGroup::kWindow),
-            2 * kGiB);
-  EXPECT_GE(two->model.num_pages[0] * 64, 2 * two->model.max_position) << "both at full length";
+  EXPECT_EQ(plan->model.num_pages[0], 80);
+  EXPECT_EQ(plan->model.max_position, 80 * 64);
+  EXPECT_EQ(plan->model.num_pages[1], engine::window_pages(plan->limits) + 20) << "for prefixes";
+  const auto bare = plan_engine({.enable_prefix_caching = false}, large(), 13 * kGiB,
+                                14 * kGiB + window + 100 * page);
+  EXPECT_EQ(bare->model.max_position, 6400);
+  for (const std::int32_t max_num_seqs : {1, 2, 30}) {
+    const auto many = plan_engine({.max_num_seqs = max_num_seqs}, large(), 13 * kGiB, 16 * kGiB);
+    ASSERT_TRUE(many.has_value());
+    EXPECT_LE((many->model.num_pages[0] + many->model.num_pages[1]) * page, 2 * kGiB);
+    EXPECT_GE(many->model.num_pages[0] * 64, many->model.max_position) << "one at full length";
+  }
 }
 
 TEST(MemoryFit, WantedContextThatDoesNotFitIsRefusedWithNumbers) {

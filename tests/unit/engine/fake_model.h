@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,7 +25,8 @@ struct FakeOptions {
                          .max_logit_rows = 8,
                          .page_size = 4,
                          .window = 8,
-                         .num_pages = {400, 0}};  // the window's are computed
+                         .num_pages = {400, 0},  // the window's are computed
+                         .shares_prefixes = true};
 };
 
 class FakeModel final : public model::Model {
@@ -48,6 +50,7 @@ class FakeModel final : public model::Model {
   Script script;
   std::optional<Status> fail_next;
   int num_forwards = 0;
+  std::int64_t num_rows = 0;  // computed so far
 
   const model::ModelConfig& config() const override { return config_; }
   const model::ModelOptions& options() const override { return options_; }
@@ -57,6 +60,7 @@ class FakeModel final : public model::Model {
 
   Status forward(const model::BatchPlan& plan, std::span<float> logits) override {
     ++num_forwards;
+    num_rows += plan.num_tokens();
     if (fail_next.has_value()) {
       return *std::exchange(fail_next, std::nullopt);
     }
@@ -78,6 +82,12 @@ class FakeModel final : public model::Model {
       }
     }
     return {};
+  }
+
+  // What a free page held must not matter.
+  void poison(int group, std::int32_t page) {
+    const auto at = cache_[group].begin() + page * limits_.page_size;
+    std::fill(at, at + limits_.page_size, -1);
   }
 
  private:
@@ -144,9 +154,22 @@ struct FakeEngine {
         ADD_FAILURE() << "work left after 5,000 steps";
         break;
       }
-      engine->step(events);
+      step(events);
     }
     return events;
+  }
+
+  // A step, after which free pages hold nothing of use.
+  void step(std::vector<TokenEvent>& events) {
+    engine->step(events);
+    for (int group = 0; group < model::kNumCacheGroups; ++group) {
+      const PagePool& pool = engine->scheduler().pool(static_cast<model::CacheGroup>(group));
+      for (std::int32_t page = 0; page < pool.num_pages(); ++page) {
+        if (pool.is_free(page)) {
+          model->poison(group, page);
+        }
+      }
+    }
   }
 
   // The events of `request` alone.
@@ -155,10 +178,11 @@ struct FakeEngine {
     return id.has_value() ? run() : std::vector<TokenEvent>();
   }
 
+  // No page is used by a sequence; some may hold prefixes.
   bool holds_no_page() const {
     for (const auto group : {model::CacheGroup::kFull, model::CacheGroup::kWindow}) {
-      const PagePool& pool = engine->scheduler().pool(group);
-      if (pool.num_free() != pool.num_pages()) {
+      const PagedCache& cache = engine->scheduler().cache();
+      if (cache.num_available(group) != cache.pool(group).num_pages()) {
         return false;
       }
     }

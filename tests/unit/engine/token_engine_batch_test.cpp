@@ -122,7 +122,7 @@ TEST(TokenEngineBatch, CancelFreesEverythingAtEveryMoment) {
     }
     std::vector<TokenEvent> events;
     for (int step = 0; step < moment; ++step) {
-      fake.engine->step(events);
+      fake.step(events);
     }
     const std::size_t num_events = events.size();
     for (const SequenceId id : ids) {
@@ -131,7 +131,7 @@ TEST(TokenEngineBatch, CancelFreesEverythingAtEveryMoment) {
     }
     EXPECT_TRUE(fake.holds_no_page()) << moment << " steps";
     EXPECT_FALSE(fake.engine->has_work());
-    fake.engine->step(events);
+    fake.step(events);
     EXPECT_EQ(events.size(), num_events) << "an event after everything was cancelled";
   }
 }
@@ -144,7 +144,7 @@ TEST(TokenEngineBatch, CancellingOneLeavesTheOthersAsTheyWere) {
   const SequenceId kept = fake.engine->add(seeded(15, 30, 3)).value();
   std::vector<TokenEvent> events;
   for (int step = 0; step < 6; ++step) {
-    fake.engine->step(events);
+    fake.step(events);
   }
   fake.engine->cancel(other);
   const std::vector<TokenEvent> rest = fake.run();
@@ -159,7 +159,7 @@ TEST(TokenEngineBatch, EveryStepServesEveryRunningSequence) {
   }
   for (int step = 0; step < 10; ++step) {
     std::vector<TokenEvent> events;
-    fake.engine->step(events);
+    fake.step(events);
     EXPECT_EQ(events.size(), 8U);
   }
   EXPECT_EQ(fake.model->num_forwards, 10);

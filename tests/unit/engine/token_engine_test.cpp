@@ -244,11 +244,11 @@ TEST(TokenEngine, FailedForwardEndsTheSequencesOfTheStep) {
     ids.push_back(fake.engine->add(greedy({i, 1}, 4)).value());
   }
   std::vector<TokenEvent> events;
-  fake.engine->step(events);
+  fake.step(events);
   EXPECT_EQ(events.size(), 2U);
   events.clear();
   fake.model->fail_next = Status(Code::kInternal, "layer 3: NaN");
-  fake.engine->step(events);
+  fake.step(events);
   ASSERT_EQ(events.size(), 2U);
   for (const TokenEvent& event : events) {
     EXPECT_EQ(event.finish, Finish::kFailed);
