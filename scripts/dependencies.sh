@@ -5,7 +5,7 @@
 nibble_packages() {  # GROUP: build, test or lint
   case "$1" in
     build) echo "g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev" \
-                "libhwy-dev libedit-dev libcli11-dev" ;;
+                "libhwy-dev libedit-dev libcli11-dev libboost-dev" ;;
     test) echo "libgtest-dev libgmock-dev python3 xz-utils" ;;
     lint) echo "clang-format-14 clang-tidy-14 git python3" ;;
   esac

@@ -45,9 +45,12 @@ print("\0".join(path for path in sys.argv[2:] if str(root / path) in known), end
 PY
 }
 mapfile -d '' tidied < <(printf '%s\0' "${tidied[@]}" | grep -zv '^src/kernels/.*_tile.*\.cpp$')
+# What clang 14 lacks to read the coroutines of libstdc++ and Asio, which it understands otherwise.
+coroutines=(--extra-arg=-D__cpp_impl_coroutine=201902L --extra-arg=-DBOOST_ASIO_HAS_CO_AWAIT=1
+  --extra-arg=-DBOOST_ASIO_HAS_STD_COROUTINE=1)
 if ((${#tidied[@]} > 0)); then
   mapfile -d '' tidied < <(compiled "${tidied[@]}")
   printf '%s\0' "${tidied[@]}" |
-    xargs -0 -r -n 1 -P "$(nproc)" "$tidy" --quiet -p build/cpu 2>/dev/null
+    xargs -0 -r -n 1 -P "$(nproc)" "$tidy" --quiet -p build/cpu "${coroutines[@]}" 2>/dev/null
 fi
 echo "tidy: ok (${#tidied[@]} files)"

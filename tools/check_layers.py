@@ -16,7 +16,8 @@ ALLOWED = {
     "engine": {"base", "tensor", "kernels", "comm", "model"},
     "api": {"base", "formats", "tensor", "kernels", "comm", "weights", "text", "model", "engine"},
     "server": {"base", "api/commands"},
-    "cli": {"base", "api/commands"},
+    "client": {"base", "text"},
+    "cli": {"base", "api/commands", "client", "text"},
 }
 # Layers that may include the public headers; the others see `nibble/status.h` only.
 PUBLIC_USERS = {"api", "server", "cli"}

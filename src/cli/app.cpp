@@ -20,9 +20,9 @@
 namespace nibble::cli {
 namespace {
 
-constexpr std::array kVerbs = {&add_run,      &add_score,   &add_tokenize,   &add_bench,
-                               &add_doctor,   &add_inspect, &add_make_model, &add_plan,
-                               &add_quantize, &add_verify};
+constexpr std::array kVerbs = {&add_run,      &add_score,       &add_tokenize,   &add_bench,
+                               &add_doctor,   &add_inspect,     &add_make_model, &add_plan,
+                               &add_quantize, &add_bench_serve, &add_verify};
 
 // CLI11 takes a short flag to be one letter; these are typed by users of other engines.
 struct Rewriting {
