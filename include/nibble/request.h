@@ -60,7 +60,8 @@ struct Request {
       stop;  ///< matched in visible text only, never in reasoning or tool calls
   std::vector<std::int32_t> stop_token_ids;
   bool ignore_eos = false;
-  std::int32_t top_logprobs = -1;  ///< -1: none; n: log-probability of each token and the n best
+  std::int32_t top_logprobs = -1;     ///< -1: none; n: log-probability of each token and the n best
+  std::int32_t prompt_logprobs = -1;  ///< likewise for the prompt, which is then computed in full
 };
 
 enum class FinishReason : std::uint8_t { kStop, kLength, kToolCalls, kCancelled };
@@ -114,8 +115,10 @@ struct Response {
   std::string content;
   std::string reasoning;
   std::vector<ToolCall> tool_calls;
-  std::vector<std::int32_t> ids;       ///< everything generated, stop token included
-  std::vector<TokenLogprob> logprobs;  ///< when asked for
+  std::vector<std::int32_t> ids;              ///< everything generated, stop token included
+  std::vector<TokenLogprob> logprobs;         ///< when asked for
+  double cumulative_logprob = 0.0;            ///< their sum; the larger, the likelier the answer
+  std::vector<TokenLogprob> prompt_logprobs;  ///< when asked for; the first has none (NaN)
   FinishReason finish_reason = FinishReason::kStop;
   std::string stop_string;  ///< the stop string that ended the answer, if one did
   std::uint64_t seed = 0;

@@ -73,6 +73,7 @@ void Answer::record(const engine::TokenEvent& event, TokenPart part) {
     emit({.kind = Delta::Kind::kTokens, .tokens = {logprob}});
   }
   if (wants_logprobs_) {
+    response_.cumulative_logprob += logprob.logprob;
     response_.logprobs.push_back(std::move(logprob));
   }
 }

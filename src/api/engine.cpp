@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/generation.h"
+#include "api/prompt_scores.h"
 #include "api/text_model.h"
 #include "base/error.h"
 
@@ -46,30 +47,13 @@ Result<Response> Engine::generate(const Request& request, const DeltaCallback& o
 }
 
 Result<ScoreResult> Engine::score(const ScoreRequest& request) {
-  ScoreResult result;
-  Status failure;
-  const auto count = request.ids.size();
-  if (count > 0) {
-    result.tokens.push_back(
-        {.id = request.ids[0], .logprob = std::numeric_limits<float>::quiet_NaN()});
-  }
-  double sum = 0.0;
+  PromptScores scores(request.ids, request.top);
   engine::TokenRequest tokens{.prompt = request.ids};
   tokens.on_prompt_logits = [&](std::int32_t position, std::span<const float> logits) {
     if (request.on_logits) {
       request.on_logits(position, logits);
     }
-    const auto next = static_cast<std::size_t>(position) + 1;
-    if (next >= count || !failure.ok()) {
-      return;
-    }
-    Result<engine::Logprob> logprob = engine::logprob_of(logits, request.ids[next], request.top);
-    if (!logprob) {
-      failure = logprob.error();
-      return;
-    }
-    sum += logprob->logprob;
-    result.tokens.push_back({request.ids[next], logprob->logprob, std::move(logprob->top)});
+    scores.take(position, logits);
   };
   NIBBLE_ASSIGN_OR_RETURN(const engine::SequenceId id, impl_->model.engine->add(std::move(tokens)));
   std::vector<engine::TokenEvent> events;
@@ -80,7 +64,13 @@ Result<ScoreResult> Engine::score(const ScoreRequest& request) {
   if (events[0].finish == engine::Finish::kFailed) {
     return events[0].failure;
   }
-  NIBBLE_RETURN_IF_ERROR(failure);
+  ScoreResult result;
+  NIBBLE_ASSIGN_OR_RETURN(result.tokens, scores.finish());
+  double sum = 0.0;
+  for (std::size_t i = 1; i < result.tokens.size(); ++i) {
+    sum += result.tokens[i].logprob;
+  }
+  const std::size_t count = result.tokens.size();
   result.perplexity = count < 2 ? std::numeric_limits<double>::quiet_NaN()
                                 : std::exp(-sum / static_cast<double>(count - 1));
   return result;

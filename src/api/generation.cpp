@@ -1,5 +1,7 @@
 #include "api/generation.h"
 
+#include "base/error.h"
+
 namespace nibble {
 namespace {
 
@@ -12,6 +14,7 @@ double ms_between(Generation::Clock::time_point begin, Generation::Clock::time_p
 Generation::Generation(const Request& request, const PreparedRequest& prepared,
                        const DeltaCallback& on_delta, Clock::time_point submitted)
     : answer_(prepared.format, request, on_delta),
+      scores_(prepared.scores),
       seed_(prepared.tokens.sampling.seed),
       num_prompt_(static_cast<std::int32_t>(prepared.tokens.prompt.size())),
       submitted_(submitted),
@@ -47,6 +50,9 @@ Result<Response> Generation::finish(bool was_aborted) {
   response.usage.prompt_tokens = num_prompt_;
   response.usage.cached_tokens = num_cached_;
   response.timings = timings_;
+  if (scores_ != nullptr) {
+    NIBBLE_ASSIGN_OR_RETURN(response.prompt_logprobs, scores_->finish());
+  }
   return response;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "api/answer.h"
@@ -36,6 +37,7 @@ class Generation {
 
  private:
   Answer answer_;
+  std::shared_ptr<PromptScores> scores_;
   std::uint64_t seed_ = 0;
   std::int32_t num_prompt_ = 0;
   std::int32_t num_generated_ = 0;

@@ -138,9 +138,12 @@ Result<engine::TokenRequest> TextModel::token_request(const Request& request) co
     return error(Code::kInvalidArgument, "min_tokens: want 0 to max_tokens, {}, found {}",
                  out.max_tokens, request.min_tokens);
   }
-  if (request.top_logprobs < -1 || request.top_logprobs > info.vocab_size) {
-    return error(Code::kInvalidArgument, "top_logprobs: want -1 to {}, found {}", info.vocab_size,
-                 request.top_logprobs);
+  for (const auto& [field, count] : {std::pair{"top_logprobs", request.top_logprobs},
+                                     {"prompt_logprobs", request.prompt_logprobs}}) {
+    if (count < -1 || count > info.vocab_size) {
+      return error(Code::kInvalidArgument, "{}: want -1 to {}, found {}", field, info.vocab_size,
+                   count);
+    }
   }
   return out;
 }
@@ -161,6 +164,13 @@ Result<PreparedRequest> TextModel::prepare(const Request& request) const {
   NIBBLE_ASSIGN_OR_RETURN(out.format, answer_format(request));
   NIBBLE_ASSIGN_OR_RETURN(out.tokens, token_request(request));
   NIBBLE_RETURN_IF_ERROR(engine->check(out.tokens));
+  if (request.prompt_logprobs >= 0) {
+    out.scores = std::make_shared<PromptScores>(out.tokens.prompt, request.prompt_logprobs);
+    out.tokens.on_prompt_logits = [scores = out.scores](std::int32_t position,
+                                                        std::span<const float> logits) {
+      scores->take(position, logits);
+    };
+  }
   NIBBLE_RETURN_IF_ERROR(check_lengths(request, out.tokens.prompt.size()));
   return out;
 }

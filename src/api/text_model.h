@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/answer.h"
+#include "api/prompt_scores.h"
 #include "engine/token_engine.h"
 #include "model/config.h"
 #include "nibble/engine.h"
@@ -21,6 +22,7 @@ namespace nibble {
 struct PreparedRequest {
   engine::TokenRequest tokens;
   AnswerFormat format;
+  std::shared_ptr<PromptScores> scores;  // filled while `tokens` are computed; null: not wanted
 };
 
 struct TextModel {

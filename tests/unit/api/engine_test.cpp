@@ -91,6 +91,57 @@ TEST(Engine, ScoreAgreesWithTheLogprobsOfGeneration) {
   EXPECT_FALSE(engine.score({.ids = {}}).has_value());
 }
 
+// The same numbers as `score`, whether or not the prompt was in the cache; the answer's sum as
+// well.
+TEST(Engine, PromptLogprobsAgreeWithScore) {
+  Engine engine = load(kTiny);
+  std::vector<std::int32_t> ids(150);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<std::int32_t>(i * 7 % 90);
+  }
+  const auto score = engine.score({.ids = ids, .top = 2});
+  ASSERT_TRUE(score.has_value());
+  Request wanted = request(ids, 4);
+  wanted.ignore_eos = true;
+  wanted.top_logprobs = 0;
+  EXPECT_TRUE(engine.generate(wanted)->prompt_logprobs.empty());
+  wanted.prompt_logprobs = 2;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const auto response = engine.generate(wanted);
+    ASSERT_TRUE(response.has_value()) << response.error().message();
+    ASSERT_EQ(response->prompt_logprobs.size(), ids.size());
+    EXPECT_TRUE(std::isnan(response->prompt_logprobs[0].logprob));
+    for (std::size_t i = 1; i < ids.size(); ++i) {
+      EXPECT_EQ(response->prompt_logprobs[i].id, ids[i]);
+      EXPECT_EQ(response->prompt_logprobs[i].logprob, score->tokens[i].logprob) << i;
+      EXPECT_EQ(response->prompt_logprobs[i].top, score->tokens[i].top) << i;
+    }
+    EXPECT_EQ(response->usage.cached_tokens, 0) << "every row is wanted";
+    double sum = 0.0;
+    for (const TokenLogprob& token : response->logprobs) {
+      sum += token.logprob;
+    }
+    EXPECT_EQ(response->cumulative_logprob, sum);
+    EXPECT_LT(sum, 0.0);
+  }
+}
+
+TEST(Engine, SaysHowMuchOfThePromptWasInTheCache) {
+  Engine engine = load(kTiny);
+  Request wanted = request(std::vector<std::int32_t>(150, 7), 4);
+  wanted.ignore_eos = true;
+  const auto first = engine.generate(wanted);
+  const auto second = engine.generate(wanted);
+  EXPECT_EQ(first->usage.cached_tokens, 0);
+  EXPECT_EQ(second->usage.cached_tokens, 128);
+  EXPECT_EQ(second->ids, first->ids);
+  auto off = Engine::load(
+      {.model = kTiny, .num_threads = 2, .max_model_len = 256, .enable_prefix_caching = false});
+  ASSERT_TRUE(off.has_value());
+  EXPECT_EQ(off->generate(wanted)->ids, first->ids);
+  EXPECT_EQ(off->generate(wanted)->usage.cached_tokens, 0);
+}
+
 TEST(Engine, RefusesWhatCannotBeRunAndGoesOn) {
   Engine engine = load(kTiny);
   Request with_stop = request({1}, 4);
