@@ -18,9 +18,17 @@ enum class Activation : std::uint8_t {
   kF32,   ///< no rounding; what reference implementations compute
 };
 
+/// Where a model is computed.
+enum class DeviceChoice : std::uint8_t {
+  kAuto,  ///< the first GPU if this build has verified kernels for it, else the processor
+  kCpu,
+  kCuda,  ///< the first GPU, or kUnsupported with the reason
+};
+
 struct EngineOptions {
   std::string model;  ///< folder with config.json and safetensors files
   Activation activation = Activation::kBf16;
+  DeviceChoice device = DeviceChoice::kAuto;
   std::int32_t num_threads = 0;  ///< 0: every processor this process may use
   std::int32_t max_model_len =
       0;  ///< context limit in tokens; 0: the model's, lowered to what memory allows
@@ -34,6 +42,7 @@ struct EngineOptions {
 struct EngineInfo {
   std::string model;  ///< folder
   std::string architecture;
+  std::string device;  ///< where it is computed and why: "cpu: this build has no CUDA kernels"
   std::int32_t vocab_size = 0;
   std::int32_t max_model_len = 0;
   std::int32_t num_threads = 0;

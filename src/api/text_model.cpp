@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/chat_prompt.h"
+#include "api/device_choice.h"
 #include "api/memory_fit.h"
 #include "api/sampling_rules.h"
 #include "base/error.h"
@@ -57,13 +58,21 @@ Result<TextModel> TextModel::load(const EngineOptions& options) {
   MachineFacts machine;
   probe_host(machine);
   NIBBLE_ASSIGN_OR_RETURN(
-      const EnginePlan plan,
-      plan_engine(options, config, checkpoint_bytes(options.model), machine.available_bytes));
+      const ChosenDevice device,
+      choose_device(options.use_reference_kernels ? DeviceChoice::kCpu : options.device));
+  const bool is_on_gpu = device.kernels == model::KernelChoice::kCuda;
+  NIBBLE_ASSIGN_OR_RETURN(EnginePlan plan,
+                          plan_engine(options, config, checkpoint_bytes(options.model),
+                                      is_on_gpu ? device.free_bytes : machine.available_bytes));
+  if (is_on_gpu) {
+    plan.model.kernels = device.kernels;
+  }
   NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model,
                           model::load_model(options.model, plan.model));
   const model::MemoryPlan memory = model->memory();
   out.info = {.model = options.model,
               .architecture = config.architecture,
+              .device = device.reason,
               .vocab_size = config.vocab,
               .max_model_len = plan.model.max_position,
               .num_threads = model->num_threads(),

@@ -34,6 +34,7 @@ struct BenchFlags {
   std::string n_ubatch = "512";
   std::string n_threads = "0";
   std::string activation = "bf16";
+  std::string device = "auto";
   std::string format = "md";
   std::string baseline;
   std::string plot;
@@ -140,7 +141,8 @@ void write_note(Host& host, const BenchFlags& flags, const std::vector<BenchLine
     return;
   }
   const BenchRow& row = lines.front().row;
-  host.out.write(fmt::format("\n{}, {} activations; {}\n", row.cpu_info, row.activation,
+  host.out.write(fmt::format("\n{}; {}, {} activations; {}\n", row.cpu_info, row.device,
+                             row.activation,
                              row.is_full ? "tokenising and sampling included"
                                          : "tokenising and sampling excluded (--full has them)"));
   std::int32_t num_threads = 0;
@@ -150,6 +152,9 @@ void write_note(Host& host, const BenchFlags& flags, const std::vector<BenchLine
     }
     num_threads = line.row.test.n_threads;
     const commands::BenchRates& rates = line.row.rates;
+    if (rates.read == 0.0) {
+      continue;  // a GPU's limits are not measured here
+    }
     host.out.write(
         fmt::format("{} threads just before: {:.1f} GB/s read of {}, {:.3g} TFLOP/s {}\n",
                     num_threads, rates.read / 1e9, bytes_text(rates.read_bytes), rates.peak / 1e12,
@@ -191,6 +196,7 @@ Outcome bench(Host& host, const BenchFlags& flags) {
   }
   options.model = *folder;
   options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  options.device = device_choice(flags.device);
   options.has_warmup = !flags.skips_warmup;
   std::optional<std::vector<commands::BenchBaseline>> baselines;
   if (!flags.baseline.empty()) {
@@ -237,6 +243,7 @@ void add_test_flags(CLI::App& verb, BenchFlags& flags) {
            flags.n_threads);
   add_integer(verb, {"-r,--repetitions", "N", "runs of each test (default: 5)"}, {1, 100000},
               flags.options.repetitions);
+  add_device(verb, flags.device);
   add_choice(verb, {"--activation", "TYPE", "bf16 (default) or f32"}, {"bf16", "f32"},
              flags.activation);
   add_switch(verb, "--no-warmup", flags.skips_warmup, "time the first run too");

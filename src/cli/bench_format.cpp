@@ -41,7 +41,7 @@ Json row_json(const BenchLine& line) {
   const std::vector<double> ns = as_reals(row.samples_ns);
   Json json = {{"version", NIBBLE_VERSION},
                {"cpu_info", row.cpu_info},
-               {"backends", "CPU"},
+               {"backends", row.is_on_gpu() ? "CUDA" : "CPU"},
                {"model_filename", row.model.folder},
                {"model_type", row.model.type},
                {"model_size", row.model.size},
@@ -64,6 +64,7 @@ Json row_json(const BenchLine& line) {
                {"model", line.model},
                {"streams", row.test.streams},
                {"activation", row.activation},
+               {"device", row.device},
                {"full", row.is_full},
                {"bytes_per_token", std::llround(row.bytes_per_token)},
                {"gb_s", row.gb_s()},
@@ -215,9 +216,9 @@ std::string BenchPrinter::row(const BenchLine& line) {
 
 std::string BenchPrinter::table_row(const BenchLine& line) const {
   const BenchRow& row = line.row;
-  std::vector<std::string> cells = {line.model + " " + row.model.type, bytes_text(row.model.size),
-                                    count_text(row.model.n_params), "CPU",
-                                    std::to_string(row.test.n_threads)};
+  std::vector<std::string> cells = {
+      line.model + " " + row.model.type, bytes_text(row.model.size), count_text(row.model.n_params),
+      row.is_on_gpu() ? "CUDA" : "CPU", std::to_string(row.test.n_threads)};
   if (shows_batch_) {
     cells.push_back(std::to_string(row.test.n_batch));
   }

@@ -101,6 +101,20 @@ CLI::Option* add_choice(CLI::App& app, const Flag& flag, const std::vector<std::
   return add_parsed(app, flag, parse, [&target](std::string value) { target = std::move(value); });
 }
 
+CLI::Option* add_device(CLI::App& app, std::string& device) {
+  return add_choice(app,
+                    {"--device", "auto|cpu|cuda",
+                     "where the model is computed (default: the GPU if it can be used)"},
+                    {"auto", "cpu", "cuda"}, device);
+}
+
+DeviceChoice device_choice(const std::string& device) {
+  if (device == "auto") {
+    return DeviceChoice::kAuto;
+  }
+  return device == "cuda" ? DeviceChoice::kCuda : DeviceChoice::kCpu;
+}
+
 void add_model_name(CLI::App& app, std::string& model) {
   add_text(app,
            {"-m,--model,MODEL", "MODEL",
@@ -131,6 +145,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
               "reference computes"},
              {"bf16", "f32"}, flags.activation)
       ->group(kModelGroup);
+  add_device(app, flags.device)->group(kModelGroup);
   add_switch(app, "--reference-kernels", engine.use_reference_kernels,
              "scalar reference kernels: slow, for checking")
       ->group(kModelGroup);
@@ -208,6 +223,7 @@ Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Se
   EngineOptions options = flags.engine;
   options.model = *folder;
   options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  options.device = device_choice(flags.device);
   Result<std::unique_ptr<Session>> loaded = host.backend.load(options);
   if (!loaded) {
     return failed(loaded.error(), During::kLoad);

@@ -40,6 +40,10 @@ CLI::Option* add_ids(CLI::App& app, std::optional<std::vector<std::int32_t>>& ta
 CLI::Option* add_choice(CLI::App& app, const Flag& flag, const std::vector<std::string>& choices,
                         std::string& target);
 
+// --device auto|cpu|cuda, and what it asks for.
+CLI::Option* add_device(CLI::App& app, std::string& device);
+DeviceChoice device_choice(const std::string& device);
+
 // MODEL, also -m and --model.
 void add_model_name(CLI::App& app, std::string& model);
 
@@ -47,6 +51,7 @@ void add_model_name(CLI::App& app, std::string& model);
 struct ModelFlags {
   std::string model;
   std::string activation = "bf16";
+  std::string device = "auto";
   EngineOptions engine;
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);

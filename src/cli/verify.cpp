@@ -20,6 +20,7 @@ using commands::VerifyRow;
 struct VerifyFlags {
   std::string model;
   std::string activation = "bf16";
+  std::string device = "auto";
   std::optional<std::vector<std::int32_t>> ids;
   commands::VerifyOptions options;
   std::int64_t seed = 0;
@@ -37,7 +38,8 @@ std::string as_json(const VerifyReport& report) {
                     {"relative_difference", row.relative_difference},
                     {"within_bound", row.is_within_bound}});
   }
-  const Json json = {{"activation", report.activation},
+  const Json json = {{"device", report.device},
+                     {"activation", report.activation},
                      {"num_tokens", report.num_tokens},
                      {"bound", report.bound},
                      {"ok", report.is_ok},
@@ -63,8 +65,8 @@ std::string as_text(const VerifyReport& report) {
                    row.is_within_bound ? "" : "too large"});
   }
   return table.text() +
-         fmt::format("\n{} tokens, {} activations: {} blocks {} {:.2e} of the reference\n",
-                     report.num_tokens, report.activation, report.rows.size(),
+         fmt::format("\n{}\n{} tokens, {} activations: {} blocks {} {:.2e} of the reference\n",
+                     report.device, report.num_tokens, report.activation, report.rows.size(),
                      report.is_ok ? "all within" : "not all within", report.bound);
 }
 
@@ -76,6 +78,7 @@ Outcome verify(Host& host, const VerifyFlags& flags) {
   commands::VerifyOptions options = flags.options;
   options.model = *folder;
   options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  options.device = device_choice(flags.device);
   options.ids = flags.ids.value_or(std::vector<std::int32_t>());
   options.seed = static_cast<std::uint64_t>(flags.seed);
   const bool shows_steps = host.err_is_terminal && !flags.is_json;
@@ -116,6 +119,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
             {0, std::numeric_limits<std::int64_t>::max()}, flags->seed);
   add_choice(verb, {"--activation", "TYPE", "bf16 (default) or f32"}, {"bf16", "f32"},
              flags->activation);
+  add_device(verb, flags->device);
   add_integer(verb, {"-t,--threads", "N", "worker threads (default: all processors)"}, {0, 4096},
               flags->options.num_threads);
   add_switch(verb, "--json", flags->is_json, "print the report as JSON");

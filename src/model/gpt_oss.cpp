@@ -1,101 +1,204 @@
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "kernels/attention/attention_plan.h"
 #include "model/kernel_table.h"
 #include "model/model.h"
+#include "model/model_arrays.h"
 #include "model/model_weights.h"
+#include "model/step_inputs.h"
 #include "model/workspace.h"
+#include "tensor/buffer.h"
+#include "tensor/device.h"
+#include "tensor/uploader.h"
 
 namespace nibble::model {
 namespace {
 
 using kernels::GemmPart;
 
+// Rows that a device's router did not refuse: every byte 0x7F.
+constexpr std::uint8_t kNoBadRowByte = 0x7F;
+constexpr std::int32_t kNoBadRow = 0x7F7F7F7F;
+// A graph of 36 layers takes a few MB of the device.
+constexpr std::size_t kMostGraphs = 64;
+
 class GptOss final : public Model {
  public:
-  GptOss(ModelConfig config, ModelOptions options, ModelWeights weights)
+  // Opens the device, plans and takes memory, brings the weights where the kernels run.
+  static Result<std::unique_ptr<Model>> create(ModelConfig config, const ModelOptions& options,
+                                               ModelWeights weights) {
+    auto model = std::make_unique<GptOss>(std::move(config), options, std::move(weights));
+    NIBBLE_RETURN_IF_ERROR(options.kernels == KernelChoice::kCuda ? model->place_on_device()
+                                                                  : model->place_on_host());
+    return std::unique_ptr<Model>(std::move(model));
+  }
+
+  GptOss(ModelConfig config, const ModelOptions& options, ModelWeights weights)
       : config_(std::move(config)),
         options_(options),
         weights_(std::move(weights)),
         kernels_(kernel_table(options.kernels)),
         pool_(options.num_threads),
-        exec_{.pool = &pool_},
-        cache_(KvCache::create(config_, options_)),
-        work_(Workspace::create(config_, options_, exec_)),
         inv_freq_(static_cast<std::size_t>(config_.head_dim / 2)) {
     kernels::yarn_inv_freq(config_.rope, config_.head_dim, inv_freq_.data());
     concentration_ = kernels::yarn_concentration(config_.rope);
+    memory_.mapped_bytes = weights_->checkpoint.file_bytes();
+    memory_.owned_weight_bytes = weights_->owned_bytes;
   }
 
   const ModelConfig& config() const override { return config_; }
   const ModelOptions& options() const override { return options_; }
   int num_threads() const override { return pool_.size(); }
+  const DeviceFacts* device() const override { return exec_.device; }
   void set_tap(Tap tap) override { tap_ = std::move(tap); }
-
-  MemoryPlan memory() const override {
-    return {.mapped_bytes = weights_.checkpoint.file_bytes(),
-            .owned_weight_bytes = weights_.owned_bytes,
-            .kv_bytes = cache_.bytes,
-            .workspace_bytes = work_.bytes()};
-  }
+  MemoryPlan memory() const override { return memory_; }
 
   Status forward(const BatchPlan& plan, std::span<float> logits) override {
     NIBBLE_RETURN_IF_ERROR(check(plan, logits));
-    place_rows(plan);
-    rows_ = plan.num_tokens();
-    NIBBLE_RETURN_IF_ERROR(kernels_.gather_rows({.table = weights_.embedding.data,
-                                                 .ids = plan.token_ids.data(),
-                                                 .out = work_.residual.data(),
-                                                 .rows = rows_,
-                                                 .cols = config_.hidden,
-                                                 .table_rows = config_.vocab,
-                                                 .dtype = weights_.embedding.dtype},
-                                                exec_));
-    for (std::size_t index = 0; index < weights_.layers.size(); ++index) {
-      NIBBLE_RETURN_IF_ERROR(attention_block(plan, index));
-      tap(TapPlace::kAttention, index, work_.residual.data(), config_.hidden);
-      NIBBLE_RETURN_IF_ERROR(moe_block(index));
-      tap(TapPlace::kExperts, index, work_.residual.data(), config_.hidden);
-    }
-    return head(plan, logits);
+    NIBBLE_RETURN_IF_ERROR(begin(plan));
+    logits_ = device_ == nullptr ? logits.data() : work_.logits;
+    NIBBLE_RETURN_IF_ERROR(compute());
+    return device_ == nullptr ? Status() : finish_on_device(logits);
   }
 
  private:
+  Status place_on_host();
+  Status place_on_device();
+  void lay_out(Arena& arena);
+  StepLimits limits(std::int32_t rows) const {
+    return step_limits(rows, options_.max_logit_rows, options_.max_position, options_.page_size);
+  }
+
   Status check(const BatchPlan& plan, std::span<float> logits) const;
-  void place_rows(const BatchPlan& plan);
-  Status attention_block(const BatchPlan& plan, std::size_t index);
-  Status attend(const BatchPlan& plan, std::size_t index);
+  Status begin(const BatchPlan& plan);
+  bool can_replay() const;
+  Status compute();
+  Status run_layers();
+  Status attention_block(std::size_t index);
+  Status attend(std::size_t index);
   Status moe_block(std::size_t index);
-  Status head(const BatchPlan& plan, std::span<float> logits);
-  Status norm(const float* x, const Buffer<float>& weight, std::int32_t rows);
+  Status head();
+  Status finish_on_device(std::span<float> logits);
+  Status norm(const float* x, const float* weight, std::int32_t rows);
   Status project(const void* x, std::span<const GemmPart> parts, DType weight_dtype, std::int32_t k,
                  float* out, bool accumulate);
-  void tap(TapPlace place, std::size_t layer, float* values, std::int32_t cols) const {
-    if (tap_) {
-      tap_(place, static_cast<std::int32_t>(layer),
-           {values, static_cast<std::size_t>(rows_) * static_cast<std::size_t>(cols)});
-    }
-  }
+  Status tap(TapPlace place, std::size_t layer, float* values, std::int32_t cols);
 
   ModelConfig config_;
   ModelOptions options_;
-  ModelWeights weights_;
+  std::optional<ModelWeights> weights_;  // gone once they are on a device
   KernelTable kernels_;
   ThreadPool pool_;
-  Exec exec_;
-  KvCache cache_;
-  Workspace work_;
   std::vector<float> inv_freq_;
   float concentration_ = 1.0F;
+  MemoryPlan memory_;
   Tap tap_;
-  std::int32_t rows_ = 0;  // of the running step
-  std::vector<kernels::AttentionSequence> sequences_[kNumCacheGroups];
+
+  // The device before what lies on it.
+  std::unique_ptr<Device> device_;  // null: the host
+  Device::OwnedStream stream_;
+  Exec exec_;
+  Device::Memory device_memory_;
+  Device::PinnedMemory pinned_memory_;  // step inputs, bad rows, logits
+  Buffer<std::byte> host_memory_;
+
+  ModelArrays arrays_;
+  KvCache cache_;
+  Workspace work_;
+  std::byte* input_block_ = nullptr;       // what kernels read
+  std::byte* host_input_block_ = nullptr;  // the same without a device
+  std::int32_t* host_bad_rows_ = nullptr;  // pinned
+  float* host_logits_ = nullptr;           // pinned
+
+  // Rows, and chunks of the longest sequence rounded up to a power of two.
+  using StepShape = std::pair<std::int32_t, std::uint32_t>;
+  struct StepGraph {
+    bool has_run = false;
+    Device::Graph graph;
+  };
+  std::map<StepShape, StepGraph> graphs_;
+
+  // Of the running step.
+  std::int32_t rows_ = 0;
+  std::int32_t num_logit_rows_ = 0;
+  StepInputs inputs_;       // as kernels see them
+  StepInputs host_inputs_;  // as the host sees them
+  std::int32_t num_sequences_ = 0;
+  float* logits_ = nullptr;
 };
+
+void GptOss::lay_out(Arena& arena) {
+  cache_ = KvCache::lay_out(config_, options_, arena);
+  memory_.kv_bytes = arena.bytes();
+  work_ = Workspace::lay_out(config_, options_, exec_, arena);
+  Arena inputs;
+  (void)StepInputs::lay_out(limits(options_.max_batch_tokens), inputs);
+  input_block_ = arena.take<std::byte>(inputs.bytes());
+  memory_.workspace_bytes = arena.bytes() - memory_.kv_bytes;
+}
+
+Status GptOss::place_on_host() {
+  exec_.pool = &pool_;
+  Arena measured;
+  lay_out(measured);
+  host_memory_ = Buffer<std::byte>(static_cast<std::size_t>(measured.bytes()));
+  Arena arena(host_memory_.data());
+  lay_out(arena);
+  host_input_block_ = input_block_;
+  arrays_ = host_arrays(*weights_, inv_freq_.data());
+  return {};
+}
+
+Status GptOss::place_on_device() {
+  NIBBLE_ASSIGN_OR_RETURN(device_, open_cuda(options_.device_index));
+  NIBBLE_ASSIGN_OR_RETURN(stream_, device_->make_stream());
+  exec_ = {.stream = stream_.get(), .device = &device_->facts()};
+  const ModelArrays host = host_arrays(*weights_, inv_freq_.data());
+  Arena measured;
+  lay_out(measured);
+  (void)place_arrays(host, config_, measured);
+  NIBBLE_ASSIGN_OR_RETURN(const std::int64_t free, device_->free_bytes());
+  if (measured.bytes() > free) {
+    return error(Code::kExhausted,
+                 "{}: want {} bytes for weights, {} for the cache and {} for activations, {} of {} "
+                 "are free; lower --max-model-len",
+                 device_->facts().name,
+                 measured.bytes() - memory_.kv_bytes - memory_.workspace_bytes, memory_.kv_bytes,
+                 memory_.workspace_bytes, free, device_->facts().memory_bytes);
+  }
+  NIBBLE_ASSIGN_OR_RETURN(device_memory_, device_->allocate(measured.bytes()));
+  Arena arena(device_memory_.data());
+  lay_out(arena);
+  arrays_ = place_arrays(host, config_, arena);
+  NIBBLE_ASSIGN_OR_RETURN(Uploader uploader, Uploader::create(*device_, &pool_));
+  NIBBLE_RETURN_IF_ERROR(upload_arrays(host, arrays_, config_, uploader));
+  memory_.mapped_bytes = 0;
+  memory_.owned_weight_bytes = uploader.bytes();
+  weights_.reset();
+
+  const auto lay_out_pinned = [&](Arena& pinned) {
+    Arena inputs;
+    (void)StepInputs::lay_out(limits(options_.max_batch_tokens), inputs);
+    host_input_block_ = pinned.take<std::byte>(inputs.bytes());
+    host_bad_rows_ = pinned.take<std::int32_t>(config_.num_layers);
+    host_logits_ = pinned.take<float>(std::int64_t{options_.max_logit_rows} * config_.vocab);
+  };
+  Arena pinned_size;
+  lay_out_pinned(pinned_size);
+  NIBBLE_ASSIGN_OR_RETURN(pinned_memory_, device_->allocate_pinned(pinned_size.bytes()));
+  Arena pinned(pinned_memory_.data());
+  lay_out_pinned(pinned);
+  return {};
+}
 
 Status GptOss::check(const BatchPlan& plan, std::span<float> logits) const {
   if (plan.num_tokens() > options_.max_batch_tokens ||
@@ -108,42 +211,140 @@ Status GptOss::check(const BatchPlan& plan, std::span<float> logits) const {
     return error(Code::kInvalidArgument, "plan with pages of {} tokens, the cache has {}",
                  plan.page_size, options_.page_size);
   }
-  if (logits.size() < plan.logit_rows.size() * static_cast<std::size_t>(config_.vocab)) {
+  if (device_ != nullptr) {  // whose kernels cannot refuse
+    for (const std::int32_t id : plan.token_ids) {
+      if (id < 0 || id >= config_.vocab) {
+        return error(Code::kInvalidArgument, "want token ids in 0..{}, got {}", config_.vocab - 1,
+                     id);
+      }
+    }
+  }
+  const bool stay_on_device = device_ != nullptr && logits.empty();
+  if (!stay_on_device &&
+      logits.size() < plan.logit_rows.size() * static_cast<std::size_t>(config_.vocab)) {
     return error(Code::kInvalidArgument, "room for {} logits, {} rows of {} wanted", logits.size(),
                  plan.logit_rows.size(), config_.vocab);
   }
   return {};
 }
 
-// Positions, cache slots and attention ranges of every row, the same for all layers of a group.
-void GptOss::place_rows(const BatchPlan& plan) {
-  for (int group = 0; group < kNumCacheGroups; ++group) {
-    sequences_[group].clear();
-    for (const SequencePlan& sequence : plan.sequences) {
-      const PageTable& table = sequence.tables[group];
-      sequences_[group].push_back({.first_row = sequence.first_row,
-                                   .num_rows = sequence.num_rows,
-                                   .first_position = sequence.first_position,
-                                   .pages = table.pages.data(),
-                                   .first_page = table.first_page});
-      for (std::int32_t row = 0; row < sequence.num_rows; ++row) {
-        const std::int32_t position = sequence.first_position + row;
-        const std::int32_t page = position / plan.page_size - table.first_page;
-        NIBBLE_CHECK(page >= 0 && page < static_cast<std::int32_t>(table.pages.size()), position);
-        const auto at = static_cast<std::size_t>(sequence.first_row + row);
-        work_.positions[at] = position;
-        work_.slots[group][at] =
-            std::int64_t{table.pages[static_cast<std::size_t>(page)]} * plan.page_size +
-            position % plan.page_size;
-      }
-    }
+Status GptOss::begin(const BatchPlan& plan) {
+  rows_ = plan.num_tokens();
+  num_logit_rows_ = static_cast<std::int32_t>(plan.logit_rows.size());
+  Arena seen(input_block_);
+  Arena host(host_input_block_);
+  inputs_ = StepInputs::lay_out(limits(rows_), seen);
+  host_inputs_ = StepInputs::lay_out(limits(rows_), host);
+  NIBBLE_ASSIGN_OR_RETURN(const StepSizes sizes, fill_step(plan, limits(options_.max_batch_tokens),
+                                                           host_inputs_, inputs_));
+  num_sequences_ = sizes.sequences;
+  if (device_ == nullptr) {
+    return {};
   }
+  NIBBLE_RETURN_IF_ERROR(device_->fill(work_.bad_rows, kNoBadRowByte,
+                                       std::int64_t{4} * config_.num_layers, exec_.stream));
+  return device_->copy(input_block_, host_input_block_, sizes.used_bytes, exec_.stream);
 }
 
-Status GptOss::norm(const float* x, const Buffer<float>& weight, std::int32_t rows) {
+// A step in which every sequence computes one row whose logits are wanted: what is enqueued depends
+// on the numbers below alone, so that a captured graph can be replayed.
+bool GptOss::can_replay() const {
+  if (device_ == nullptr || tap_ || num_logit_rows_ != rows_ || num_sequences_ != rows_) {
+    return false;
+  }
+  const std::span sequences(host_inputs_.sequences[0], static_cast<std::size_t>(num_sequences_));
+  return std::all_of(sequences.begin(), sequences.end(),
+                     [](const auto& sequence) { return sequence.num_rows == 1; });
+}
+
+Status GptOss::compute() {
+  if (!can_replay()) {
+    return run_layers();
+  }
+  std::int32_t last = 0;
+  for (std::int32_t i = 0; i < num_sequences_; ++i) {
+    last = std::max(last, host_inputs_.sequences[0][i].first_position);
+  }
+  const auto chunks = static_cast<std::uint32_t>(last / kernels::kGpuChunkKeys + 1);
+  if (graphs_.size() > kMostGraphs) {
+    graphs_.clear();
+  }
+  StepGraph& step = graphs_[{rows_, std::bit_ceil(chunks)}];
+  if (!step.has_run) {  // loads the kernels, which a capture may not
+    step.has_run = true;
+    return run_layers();
+  }
+  if (step.graph.get() == nullptr) {
+    NIBBLE_RETURN_IF_ERROR(device_->begin_capture(exec_.stream));
+    const Status enqueued = run_layers();
+    Result<Device::Graph> captured = device_->end_capture(exec_.stream);
+    NIBBLE_RETURN_IF_ERROR(enqueued);
+    NIBBLE_ASSIGN_OR_RETURN(step.graph, std::move(captured));
+  }
+  return device_->launch(step.graph, exec_.stream);
+}
+
+Status GptOss::run_layers() {
+  NIBBLE_RETURN_IF_ERROR(kernels_.gather_rows({.table = arrays_.embedding.data,
+                                               .ids = inputs_.token_ids,
+                                               .out = work_.residual,
+                                               .rows = rows_,
+                                               .cols = config_.hidden,
+                                               .table_rows = config_.vocab,
+                                               .dtype = arrays_.embedding.dtype},
+                                              exec_));
+  for (std::size_t index = 0; index < arrays_.layers.size(); ++index) {
+    NIBBLE_RETURN_IF_ERROR(attention_block(index));
+    NIBBLE_RETURN_IF_ERROR(tap(TapPlace::kAttention, index, work_.residual, config_.hidden));
+    NIBBLE_RETURN_IF_ERROR(moe_block(index));
+    NIBBLE_RETURN_IF_ERROR(tap(TapPlace::kExperts, index, work_.residual, config_.hidden));
+  }
+  return head();
+}
+
+Status GptOss::finish_on_device(std::span<float> logits) {
+  const std::int64_t bad_bytes = std::int64_t{4} * config_.num_layers;
+  const std::int64_t bytes = std::int64_t{4} * num_logit_rows_ * config_.vocab;
+  NIBBLE_RETURN_IF_ERROR(device_->copy(host_bad_rows_, work_.bad_rows, bad_bytes, exec_.stream));
+  if (!logits.empty() && bytes > 0) {
+    NIBBLE_RETURN_IF_ERROR(device_->copy(host_logits_, work_.logits, bytes, exec_.stream));
+  }
+  NIBBLE_RETURN_IF_ERROR(device_->wait(exec_.stream));
+  for (std::int32_t layer = 0; layer < config_.num_layers; ++layer) {
+    if (host_bad_rows_[layer] != kNoBadRow) {
+      return error(Code::kInternal, "layer {}: router logits of row {} are not numbers", layer,
+                   host_bad_rows_[layer]);
+    }
+  }
+  if (!logits.empty()) {
+    std::memcpy(logits.data(), host_logits_, static_cast<std::size_t>(bytes));
+  }
+  return {};
+}
+
+Status GptOss::tap(TapPlace place, std::size_t layer, float* values, std::int32_t cols) {
+  if (!tap_) {
+    return {};
+  }
+  const auto count = static_cast<std::size_t>(rows_) * static_cast<std::size_t>(cols);
+  const auto index = static_cast<std::int32_t>(layer);
+  if (device_ == nullptr) {
+    tap_(place, index, {values, count});
+    return {};
+  }
+  std::vector<float> host(count);
+  const auto bytes = static_cast<std::int64_t>(count * sizeof(float));
+  NIBBLE_RETURN_IF_ERROR(device_->copy(host.data(), values, bytes, exec_.stream));
+  NIBBLE_RETURN_IF_ERROR(device_->wait(exec_.stream));
+  tap_(place, index, host);
+  NIBBLE_RETURN_IF_ERROR(device_->copy(values, host.data(), bytes, exec_.stream));
+  return device_->wait(exec_.stream);
+}
+
+Status GptOss::norm(const float* x, const float* weight, std::int32_t rows) {
   return kernels_.rms_norm({.x = x,
-                            .weight = weight.data(),
-                            .out = work_.normed.data(),
+                            .weight = weight,
+                            .out = work_.normed,
                             .rows = rows,
                             .cols = config_.hidden,
                             .eps = config_.rms_norm_eps,
@@ -169,82 +370,86 @@ Status GptOss::project(const void* x, std::span<const GemmPart> parts, DType wei
                        exec_);
 }
 
-Status GptOss::attention_block(const BatchPlan& plan, std::size_t index) {
-  const LayerWeights& layer = weights_.layers[index];
-  NIBBLE_RETURN_IF_ERROR(norm(work_.residual.data(), layer.attention_norm, rows_));
+Status GptOss::attention_block(std::size_t index) {
+  const LayerArrays& layer = arrays_.layers[index];
+  NIBBLE_RETURN_IF_ERROR(norm(work_.residual, layer.attention_norm, rows_));
   const std::int32_t q_width = config_.num_heads * config_.head_dim;
   const std::int32_t kv_width = config_.num_kv_heads * config_.head_dim;
-  const float* bias = layer.qkv_bias.data();
+  const float* bias = layer.qkv_bias;
   const GemmPart qkv[] = {{layer.q.data, bias, q_width},
                           {layer.k.data, bias + q_width, kv_width},
                           {layer.v.data, bias + q_width + kv_width, kv_width}};
   NIBBLE_RETURN_IF_ERROR(
-      project(work_.normed.data(), qkv, layer.q.dtype, config_.hidden, work_.qkv.data(), false));
-  NIBBLE_RETURN_IF_ERROR(attend(plan, index));
-  const GemmPart o[] = {{layer.o.data, layer.o_bias.data(), config_.hidden}};
-  return project(work_.attention.data(), o, layer.o.dtype, q_width, work_.residual.data(), true);
+      project(work_.normed, qkv, layer.q.dtype, config_.hidden, work_.qkv, false));
+  NIBBLE_RETURN_IF_ERROR(attend(index));
+  const GemmPart o[] = {{layer.o.data, layer.o_bias, config_.hidden}};
+  return project(work_.attention, o, layer.o.dtype, q_width, work_.residual, true);
 }
 
-Status GptOss::attend(const BatchPlan& plan, std::size_t index) {
+Status GptOss::attend(std::size_t index) {
   const bool is_window = config_.is_window_layer[index];
   const int group = static_cast<int>(is_window ? CacheGroup::kWindow : CacheGroup::kFull);
-  LayerCache& cache = cache_.layers[index];
-  NIBBLE_RETURN_IF_ERROR(kernels_.rope_store({.qkv = work_.qkv.data(),
-                                              .positions = work_.positions.data(),
-                                              .slots = work_.slots[group].data(),
-                                              .inv_freq = inv_freq_.data(),
-                                              .q_out = work_.q.data(),
-                                              .k_cache = cache.k.data(),
-                                              .v_cache = cache.v.data(),
+  const LayerCache& cache = cache_.layers[index];
+  NIBBLE_RETURN_IF_ERROR(kernels_.rope_store({.qkv = work_.qkv,
+                                              .positions = inputs_.positions,
+                                              .slots = inputs_.slots[group],
+                                              .inv_freq = arrays_.inv_freq,
+                                              .q_out = work_.q,
+                                              .k_cache = cache.k,
+                                              .v_cache = cache.v,
                                               .rows = rows_,
                                               .num_heads = config_.num_heads,
                                               .num_kv_heads = config_.num_kv_heads,
                                               .head_dim = config_.head_dim,
-                                              .page_size = plan.page_size,
+                                              .page_size = options_.page_size,
                                               .concentration = concentration_,
                                               .q_dtype = options_.activation,
                                               .kv_dtype = options_.kv_dtype},
                                              exec_));
-  return kernels_.attention({.q = work_.q.data(),
-                             .k_cache = cache.k.data(),
-                             .v_cache = cache.v.data(),
-                             .sinks = weights_.layers[index].sinks.data(),
-                             .out = work_.attention.data(),
-                             .sequences = sequences_[group],
-                             .num_heads = config_.num_heads,
-                             .num_kv_heads = config_.num_kv_heads,
-                             .head_dim = config_.head_dim,
-                             .page_size = plan.page_size,
-                             .window = is_window ? config_.window : 0,
-                             .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                             .q_dtype = options_.activation,
-                             .kv_dtype = options_.kv_dtype,
-                             .workspace = work_.scratch.span()},
-                            exec_);
+  return kernels_.attention(
+      {.q = work_.q,
+       .k_cache = cache.k,
+       .v_cache = cache.v,
+       .sinks = arrays_.layers[index].sinks,
+       .out = work_.attention,
+       .sequences = {host_inputs_.sequences[group], static_cast<std::size_t>(num_sequences_)},
+       .device_sequences = inputs_.sequences[group],
+       .num_heads = config_.num_heads,
+       .num_kv_heads = config_.num_kv_heads,
+       .head_dim = config_.head_dim,
+       .page_size = options_.page_size,
+       .window = is_window ? config_.window : 0,
+       .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+       .q_dtype = options_.activation,
+       .kv_dtype = options_.kv_dtype,
+       .workspace = work_.scratch},
+      exec_);
 }
 
 Status GptOss::moe_block(std::size_t index) {
-  const LayerWeights& layer = weights_.layers[index];
-  NIBBLE_RETURN_IF_ERROR(norm(work_.residual.data(), layer.mlp_norm, rows_));
-  const GemmPart router[] = {{layer.router.data, layer.router_bias.data(), config_.num_experts}};
-  NIBBLE_RETURN_IF_ERROR(project(work_.normed.data(), router, layer.router.dtype, config_.hidden,
-                                 work_.router_logits.data(), false));
-  tap(TapPlace::kRouter, index, work_.router_logits.data(), config_.num_experts);
-  const Status routed = kernels_.top_k({.logits = work_.router_logits.data(),
-                                        .ids = work_.expert_ids.data(),
-                                        .weights = work_.expert_weights.data(),
-                                        .rows = rows_,
-                                        .num_valid_rows = rows_,
-                                        .num_experts = config_.num_experts,
-                                        .top_k = config_.top_k},
-                                       exec_);
+  const LayerArrays& layer = arrays_.layers[index];
+  NIBBLE_RETURN_IF_ERROR(norm(work_.residual, layer.mlp_norm, rows_));
+  const GemmPart router[] = {{layer.router.data, layer.router_bias, config_.num_experts}};
+  NIBBLE_RETURN_IF_ERROR(project(work_.normed, router, layer.router.dtype, config_.hidden,
+                                 work_.router_logits, false));
+  NIBBLE_RETURN_IF_ERROR(tap(TapPlace::kRouter, index, work_.router_logits, config_.num_experts));
+  const Status routed =
+      kernels_.top_k({.logits = work_.router_logits,
+                      .ids = work_.expert_ids,
+                      .weights = work_.expert_weights,
+                      .rows = rows_,
+                      .num_valid_rows = rows_,
+                      .num_experts = config_.num_experts,
+                      .top_k = config_.top_k,
+                      .bad_row = device_ == nullptr ? nullptr : work_.bad_rows + index},
+                     exec_);
   if (!routed.ok()) {
     return error(routed.code(), "layer {}: {}", index, routed.message());
   }
-  return kernels_.moe({.x = work_.normed.data(),
-                       .ids = work_.expert_ids.data(),
-                       .weights = work_.expert_weights.data(),
-                       .out = work_.residual.data(),
+  return kernels_.moe({.x = work_.normed,
+                       .ids = work_.expert_ids,
+                       .weights = work_.expert_weights,
+                       .out = work_.residual,
                        .gate_up = layer.gate_up,
                        .down = layer.down,
                        .num_tokens = rows_,
@@ -255,28 +460,28 @@ Status GptOss::moe_block(std::size_t index) {
                        .alpha = config_.swiglu_alpha,
                        .limit = config_.swiglu_limit,
                        .x_dtype = options_.activation,
-                       .workspace = work_.scratch.span()},
+                       .workspace = work_.scratch},
                       exec_);
 }
 
-Status GptOss::head(const BatchPlan& plan, std::span<float> logits) {
-  const auto num_rows = static_cast<std::int32_t>(plan.logit_rows.size());
-  if (num_rows == 0) {
+Status GptOss::head() {
+  if (num_logit_rows_ == 0) {
     return {};
   }
-  const auto hidden = static_cast<std::size_t>(config_.hidden);
-  for (std::size_t row = 0; row < plan.logit_rows.size(); ++row) {
-    std::memcpy(work_.logit_inputs.data() + row * hidden,
-                work_.residual.data() + static_cast<std::size_t>(plan.logit_rows[row]) * hidden,
-                hidden * sizeof(float));
-  }
-  NIBBLE_RETURN_IF_ERROR(norm(work_.logit_inputs.data(), weights_.final_norm, num_rows));
-  const GemmPart parts[] = {{weights_.head.data, nullptr, config_.vocab}};
-  rows_ = num_rows;
-  NIBBLE_RETURN_IF_ERROR(project(work_.normed.data(), parts, weights_.head.dtype, config_.hidden,
-                                 logits.data(), false));
-  tap(TapPlace::kHead, weights_.layers.size(), logits.data(), config_.vocab);
-  return {};
+  NIBBLE_RETURN_IF_ERROR(kernels_.gather_rows({.table = work_.residual,
+                                               .ids = inputs_.logit_rows,
+                                               .out = work_.logit_inputs,
+                                               .rows = num_logit_rows_,
+                                               .cols = config_.hidden,
+                                               .table_rows = rows_,
+                                               .dtype = DType::kF32},
+                                              exec_));
+  NIBBLE_RETURN_IF_ERROR(norm(work_.logit_inputs, arrays_.final_norm, num_logit_rows_));
+  const GemmPart parts[] = {{arrays_.head.data, nullptr, config_.vocab}};
+  rows_ = num_logit_rows_;
+  NIBBLE_RETURN_IF_ERROR(
+      project(work_.normed, parts, arrays_.head.dtype, config_.hidden, logits_, false));
+  return tap(TapPlace::kHead, arrays_.layers.size(), logits_, config_.vocab);
 }
 
 Status check_options(const ModelConfig& config, const ModelOptions& options) {
@@ -302,8 +507,7 @@ Result<std::unique_ptr<Model>> load_model(const std::string& folder, const Model
   }
   NIBBLE_RETURN_IF_ERROR(check_options(config, used));
   NIBBLE_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(folder, config));
-  return std::unique_ptr<Model>(
-      std::make_unique<GptOss>(std::move(config), used, std::move(weights)));
+  return GptOss::create(std::move(config), used, std::move(weights));
 }
 
 }  // namespace nibble::model

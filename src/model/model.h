@@ -11,16 +11,18 @@
 #include "model/batch_plan.h"
 #include "model/config.h"
 #include "nibble/status.h"
+#include "tensor/device_facts.h"
 #include "tensor/dtype.h"
 
 namespace nibble::model {
 
-enum class KernelChoice : std::uint8_t { kReference, kCpu };
+enum class KernelChoice : std::uint8_t { kReference, kCpu, kCuda };
 
 struct ModelOptions {
   DType activation = DType::kBF16;  // input of every product: kF32 or kBF16
   DType kv_dtype = DType::kBF16;    // kF32 or kBF16; kF32 activations want kF32
   KernelChoice kernels = KernelChoice::kCpu;
+  int device_index = 0;                 // kCuda: which GPU
   int num_threads = 0;                  // 0: all available
   std::int32_t max_batch_tokens = 512;  // rows of the largest plan
   std::int32_t max_logit_rows = 512;
@@ -29,7 +31,8 @@ struct ModelOptions {
   std::int32_t num_pages[kNumCacheGroups] = {0, 0};
 };
 
-// Bytes that a model with these options takes beyond its mapped files.
+// Bytes that a model with these options takes beyond its mapped files; of a GPU's memory when it
+// runs there, and nothing stays mapped.
 struct MemoryPlan {
   std::int64_t mapped_bytes = 0;
   std::int64_t owned_weight_bytes = 0;
@@ -54,16 +57,20 @@ class Model {
   virtual const ModelOptions& options() const = 0;
   virtual MemoryPlan memory() const = 0;
   virtual int num_threads() const = 0;
+  // The GPU that it runs on; null: this processor.
+  virtual const DeviceFacts* device() const { return nullptr; }
 
   // Runs the plan and writes logits [plan.logit_rows.size(), vocab]. Writes keys and values of
-  // every row into the cache. kInternal names the layer when a router sees NaN. Not thread-safe.
+  // every row into the cache. kInternal names the layer when a router sees NaN. On a GPU `logits`
+  // may be empty: they are computed and stay there. Not thread-safe.
   virtual Status forward(const BatchPlan& plan, std::span<float> logits) = 0;
 
   // For comparing implementations; empty switches it off. Costs nothing when off.
   virtual void set_tap(Tap tap) = 0;
 };
 
-// Maps and checks the checkpoint, allocates cache and workspace.
+// Maps and checks the checkpoint, allocates cache and workspace. kCuda copies the weights to the
+// GPU; kUnsupported, with the reason, where there is none that this build can use.
 Result<std::unique_ptr<Model>> load_model(const std::string& folder, const ModelOptions& options);
 
 // Bytes of one page of each group over all its layers.

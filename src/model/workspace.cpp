@@ -47,49 +47,44 @@ std::int64_t page_bytes(const ModelConfig& config, const ModelOptions& options, 
   return 2 * layers * layer_page_bytes(config, options);
 }
 
-KvCache KvCache::create(const ModelConfig& config, const ModelOptions& options) {
+KvCache KvCache::lay_out(const ModelConfig& config, const ModelOptions& options, Arena& arena) {
   KvCache cache;
   for (std::size_t layer = 0; layer < config.is_window_layer.size(); ++layer) {
     const std::int64_t pages = options.num_pages[static_cast<int>(group_of(config, layer))];
-    const auto bytes = static_cast<std::size_t>(pages * layer_page_bytes(config, options));
-    cache.layers.push_back({Buffer<std::byte>(bytes), Buffer<std::byte>(bytes)});
-    cache.bytes += static_cast<std::int64_t>(2 * bytes);
+    const std::int64_t bytes = pages * layer_page_bytes(config, options);
+    std::byte* const k = arena.take<std::byte>(bytes);
+    cache.layers.push_back({k, arena.take<std::byte>(bytes)});
   }
   return cache;
 }
 
-Workspace Workspace::create(const ModelConfig& config, const ModelOptions& options,
-                            const Exec& exec) {
-  const auto tokens = static_cast<std::size_t>(options.max_batch_tokens);
-  const auto logit_rows = static_cast<std::size_t>(options.max_logit_rows);
-  const auto hidden = static_cast<std::size_t>(config.hidden);
-  const auto heads = static_cast<std::size_t>(config.num_heads);
-  const auto kv_heads = static_cast<std::size_t>(config.num_kv_heads);
-  const auto head_dim = static_cast<std::size_t>(config.head_dim);
-  const auto top_k = static_cast<std::size_t>(config.top_k);
-  const auto act_bytes = static_cast<std::size_t>(element_bytes(options.activation));
-  return {
-      .residual = Buffer<float>(tokens * hidden),
-      .normed = Buffer<std::byte>(std::max(tokens, logit_rows) * hidden * act_bytes),
-      .qkv = Buffer<float>(tokens * (heads + 2 * kv_heads) * head_dim),
-      .q = Buffer<std::byte>(tokens * heads * head_dim * act_bytes),
-      .attention = Buffer<std::byte>(tokens * heads * head_dim * act_bytes),
-      .router_logits = Buffer<float>(tokens * static_cast<std::size_t>(config.num_experts)),
-      .expert_ids = Buffer<std::int32_t>(tokens * top_k),
-      .expert_weights = Buffer<float>(tokens * top_k),
-      .logit_inputs = Buffer<float>(logit_rows * hidden),
-      .positions = Buffer<std::int32_t>(tokens),
-      .slots = {Buffer<std::int64_t>(tokens), Buffer<std::int64_t>(tokens)},
-      .scratch = Buffer<std::byte>(static_cast<std::size_t>(scratch_bytes(config, options, exec))),
-  };
-}
-
-std::int64_t Workspace::bytes() const {
-  return static_cast<std::int64_t>(
-      residual.size_bytes() + normed.size_bytes() + qkv.size_bytes() + q.size_bytes() +
-      attention.size_bytes() + router_logits.size_bytes() + expert_ids.size_bytes() +
-      expert_weights.size_bytes() + logit_inputs.size_bytes() + positions.size_bytes() +
-      slots[0].size_bytes() + slots[1].size_bytes() + scratch.size_bytes());
+Workspace Workspace::lay_out(const ModelConfig& config, const ModelOptions& options,
+                             const Exec& exec, Arena& arena) {
+  const std::int64_t tokens = options.max_batch_tokens;
+  const std::int64_t logit_rows = options.max_logit_rows;
+  const std::int64_t q_width = std::int64_t{config.num_heads} * config.head_dim;
+  const std::int64_t kv_width = std::int64_t{config.num_kv_heads} * config.head_dim;
+  const std::int64_t act_bytes = element_bytes(options.activation);
+  Workspace out;
+  out.residual = arena.take<float>(tokens * config.hidden);
+  out.normed = arena.take<std::byte>(std::max(tokens, logit_rows) * config.hidden * act_bytes);
+  out.qkv = arena.take<float>(tokens * (q_width + 2 * kv_width));
+  out.q = arena.take<std::byte>(tokens * q_width * act_bytes);
+  out.attention = arena.take<std::byte>(tokens * q_width * act_bytes);
+  out.router_logits = arena.take<float>(tokens * config.num_experts);
+  out.expert_ids = arena.take<std::int32_t>(tokens * config.top_k);
+  out.expert_weights = arena.take<float>(tokens * config.top_k);
+  out.logit_inputs = arena.take<float>(logit_rows * config.hidden);
+  const std::int64_t scratch = scratch_bytes(config, options, exec);
+  std::byte* const scratch_at = arena.take<std::byte>(scratch);
+  if (scratch_at != nullptr) {
+    out.scratch = {scratch_at, static_cast<std::size_t>(scratch)};
+  }
+  if (exec.device != nullptr) {
+    out.logits = arena.take<float>(logit_rows * config.vocab);
+    out.bad_rows = arena.take<std::int32_t>(config.num_layers);
+  }
+  return out;
 }
 
 }  // namespace nibble::model

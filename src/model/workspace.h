@@ -1,47 +1,49 @@
-// Activations of one step and the paged cache, allocated once.
+// Activations of one step and the paged cache: parts of one block of memory on a host or a device.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "model/config.h"
 #include "model/model.h"
-#include "tensor/buffer.h"
+#include "tensor/arena.h"
 #include "tensor/exec.h"
 
 namespace nibble::model {
 
 // Keys and values of one layer: [num_pages, num_kv_heads, page_size, head_dim] each.
 struct LayerCache {
-  Buffer<std::byte> k;
-  Buffer<std::byte> v;
+  std::byte* k = nullptr;
+  std::byte* v = nullptr;
 };
 
 struct KvCache {
   std::vector<LayerCache> layers;
-  std::int64_t bytes = 0;
 
-  static KvCache create(const ModelConfig& config, const ModelOptions& options);
+  static KvCache lay_out(const ModelConfig& config, const ModelOptions& options, Arena& arena);
 };
 
 // Row counts are those of the largest plan.
 struct Workspace {
-  Buffer<float> residual;           // [tokens, hidden]
-  Buffer<std::byte> normed;         // [max(tokens, logit rows), hidden] activation dtype
-  Buffer<float> qkv;                // [tokens, (heads + 2 kv heads) * head_dim]
-  Buffer<std::byte> q;              // [tokens, heads * head_dim] activation dtype
-  Buffer<std::byte> attention;      // likewise
-  Buffer<float> router_logits;      // [tokens, experts]
-  Buffer<std::int32_t> expert_ids;  // [tokens, top_k]
-  Buffer<float> expert_weights;     // [tokens, top_k]
-  Buffer<float> logit_inputs;       // [logit rows, hidden]
-  Buffer<std::int32_t> positions;   // [tokens]
-  Buffer<std::int64_t> slots[kNumCacheGroups];  // [tokens]
-  Buffer<std::byte> scratch;                    // attention and moe, one after the other
+  float* residual = nullptr;           // [tokens, hidden]
+  std::byte* normed = nullptr;         // [max(tokens, logit rows), hidden] activation dtype
+  float* qkv = nullptr;                // [tokens, (heads + 2 kv heads) * head_dim]
+  std::byte* q = nullptr;              // [tokens, heads * head_dim] activation dtype
+  std::byte* attention = nullptr;      // likewise
+  float* router_logits = nullptr;      // [tokens, experts]
+  std::int32_t* expert_ids = nullptr;  // [tokens, top_k]
+  float* expert_weights = nullptr;     // [tokens, top_k]
+  float* logit_inputs = nullptr;       // [logit rows, hidden]
+  std::span<std::byte> scratch;        // attention and moe, one after the other
+  // On a device only: the host's are the caller's, and its kernels report bad rows at once.
+  float* logits = nullptr;           // [logit rows, vocab]
+  std::int32_t* bad_rows = nullptr;  // [layers]: first row that the router refused
 
-  static Workspace create(const ModelConfig& config, const ModelOptions& options, const Exec& exec);
-  std::int64_t bytes() const;
+  // `exec` says where the kernels run.
+  static Workspace lay_out(const ModelConfig& config, const ModelOptions& options, const Exec& exec,
+                           Arena& arena);
 };
 
 }  // namespace nibble::model

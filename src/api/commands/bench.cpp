@@ -14,6 +14,7 @@
 #include "api/commands/bench_runner.h"
 #include "api/commands/bench_steps.h"
 #include "api/commands/inspect.h"
+#include "api/device_choice.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -125,14 +126,20 @@ Result<BenchRow> measure(const BenchTest& test, const BenchOptions& options, con
 // All tests with one number of threads.
 Status bench_group(std::span<const BenchTest> tests, const BenchOptions& options,
                    const Subject& subject, const std::function<bool(const BenchRow&)>& on_row) {
-  const BenchRates rates = measure_rates(tests.front(), options, subject);
-  NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<BenchRunner> runner,
-                          options.is_full
-                              ? make_full_runner(options, tests.front().n_threads, subject.config)
-                              : make_step_runner(options, tests, subject.config));
+  NIBBLE_ASSIGN_OR_RETURN(const ChosenDevice device, choose_device(options.device));
+  // The processor's limits say nothing about a GPU.
+  const BenchRates rates = device.kernels == model::KernelChoice::kCuda
+                               ? BenchRates()
+                               : measure_rates(tests.front(), options, subject);
+  NIBBLE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<BenchRunner> runner,
+      options.is_full
+          ? make_full_runner(options, device.kernels, tests.front().n_threads, subject.config)
+          : make_step_runner(options, device.kernels, tests, subject.config));
   for (const BenchTest& test : tests) {
     NIBBLE_ASSIGN_OR_RETURN(BenchRow row, measure(test, options, subject, *runner));
     row.rates = rates;
+    row.device = device.reason;
     if (!on_row(row)) {
       return error(Code::kCancelled, "stopped after {}", test_name(test));
     }

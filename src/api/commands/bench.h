@@ -42,6 +42,7 @@ struct BenchOptions {
   std::vector<std::int32_t> n_threads = {0};
   std::int32_t repetitions = 5;
   Activation activation = Activation::kBf16;
+  DeviceChoice device = DeviceChoice::kAuto;
   bool has_warmup = true;
   bool is_full = false;
 };
@@ -66,6 +67,8 @@ struct BenchRow {
   BenchTest test;  // n_threads as used
   BenchRates rates;
   std::string cpu_info;
+  std::string device;  // where the model ran, and why: "cpu: asked for"
+  bool is_on_gpu() const { return device.rfind("cuda", 0) == 0; }
   std::string activation;  // "bf16" or "f32"
   bool is_full = false;
   std::string test_time;  // "2026-12-01T02:34:53Z"

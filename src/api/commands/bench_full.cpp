@@ -25,9 +25,10 @@ struct FullStream {
 
 class FullRunner final : public BenchRunner {
  public:
-  FullRunner(const BenchOptions& options, int num_threads, const model::ModelConfig& config,
-             std::optional<text::Tokenizer> tokenizer)
+  FullRunner(const BenchOptions& options, model::KernelChoice kernels, int num_threads,
+             const model::ModelConfig& config, std::optional<text::Tokenizer> tokenizer)
       : options_(options),
+        kernels_(kernels),
         num_threads_(num_threads),
         config_(config),
         tokenizer_(std::move(tokenizer)),
@@ -44,6 +45,7 @@ class FullRunner final : public BenchRunner {
   Status step();
 
   BenchOptions options_;
+  model::KernelChoice kernels_;
   int num_threads_;
   model::ModelConfig config_;
   std::optional<text::Tokenizer> tokenizer_;
@@ -77,6 +79,7 @@ Status FullRunner::prepare(const BenchTest& test) {
   limits.num_pages[static_cast<int>(model::CacheGroup::kWindow)] = engine::window_pages(limits);
   model::ModelOptions wanted{.activation = dtype,
                              .kv_dtype = dtype,
+                             .kernels = kernels_,
                              .num_threads = num_threads_,
                              .max_batch_tokens = rows,
                              .max_logit_rows = limits.max_logit_rows,
@@ -145,6 +148,7 @@ Result<std::int64_t> FullRunner::run(const BenchTest& test) {
 }  // namespace
 
 Result<std::unique_ptr<BenchRunner>> make_full_runner(const BenchOptions& options,
+                                                      model::KernelChoice kernels,
                                                       std::int32_t num_threads,
                                                       const model::ModelConfig& config) {
   std::optional<text::Tokenizer> tokenizer;
@@ -155,7 +159,7 @@ Result<std::unique_ptr<BenchRunner>> make_full_runner(const BenchOptions& option
     return loaded.error();
   }
   return std::unique_ptr<BenchRunner>(
-      std::make_unique<FullRunner>(options, num_threads, config, std::move(tokenizer)));
+      std::make_unique<FullRunner>(options, kernels, num_threads, config, std::move(tokenizer)));
 }
 
 }  // namespace nibble::commands

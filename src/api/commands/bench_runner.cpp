@@ -42,7 +42,9 @@ class StepRunner final : public BenchRunner {
   Status forward(const std::vector<BenchStep>& steps) {
     for (const BenchStep& step : steps) {
       fill_plan(step, pages_, ids_, plan_);
-      NIBBLE_RETURN_IF_ERROR(model_->forward(plan_, logits_));
+      // What a sampler would need stays on a GPU, as it would when sampling there.
+      NIBBLE_RETURN_IF_ERROR(model_->forward(
+          plan_, model_->device() == nullptr ? std::span<float>(logits_) : std::span<float>()));
     }
     return {};
   }
@@ -97,18 +99,22 @@ Status check_memory(const model::ModelConfig& config, const model::ModelOptions&
 }  // namespace
 
 Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& options,
+                                                      model::KernelChoice kernels,
                                                       std::span<const BenchTest> tests,
                                                       const model::ModelConfig& config) {
   const DType dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
   model::ModelOptions wanted{.activation = dtype,
                              .kv_dtype = dtype,
+                             .kernels = kernels,
                              .num_threads = tests.front().n_threads,
                              .max_batch_tokens = 1,
                              .max_logit_rows = 1};
   for (const BenchTest& test : tests) {
     cover(test, config, wanted);
   }
-  NIBBLE_RETURN_IF_ERROR(check_memory(config, wanted));
+  if (kernels != model::KernelChoice::kCuda) {  // a GPU's memory is planned by the model
+    NIBBLE_RETURN_IF_ERROR(check_memory(config, wanted));
+  }
   NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model,
                           model::load_model(options.model, wanted));
   return std::unique_ptr<BenchRunner>(std::make_unique<StepRunner>(std::move(model)));

@@ -7,6 +7,7 @@
 
 #include "api/commands/bench.h"
 #include "model/config.h"
+#include "model/model.h"
 #include "nibble/status.h"
 
 namespace nibble::commands {
@@ -23,10 +24,12 @@ class BenchRunner {
 
 // One for all tests with the same number of threads. kExhausted: the cache does not fit.
 Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& options,
+                                                      model::KernelChoice kernels,
                                                       std::span<const BenchTest> tests,
                                                       const model::ModelConfig& config);
 // Through the engine, with tokenizer (if the checkpoint has one) and sampling. Tests at depth 0.
 Result<std::unique_ptr<BenchRunner>> make_full_runner(const BenchOptions& options,
+                                                      model::KernelChoice kernels,
                                                       std::int32_t num_threads,
                                                       const model::ModelConfig& config);
 

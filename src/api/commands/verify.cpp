@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "api/device_choice.h"
 #include "base/error.h"
 #include "kernels/sample/sample.h"
 #include "model/model.h"
@@ -114,10 +115,12 @@ Result<VerifyReport> verify(const VerifyOptions& options,
     return error(Code::kInvalidArgument, "verify: want 1 to {} tokens, found {}",
                  config.max_position, ids.size());
   }
+  NIBBLE_ASSIGN_OR_RETURN(const ChosenDevice device, choose_device(options.device));
   const auto num_rows = static_cast<std::int32_t>(ids.size());
   const BatchPlan plan = whole_plan(ids);
   std::vector<float> logits(ids.size() * static_cast<std::size_t>(config.vocab));
-  VerifyReport report{.activation = options.activation == Activation::kF32 ? "f32" : "bf16",
+  VerifyReport report{.device = device.reason,
+                      .activation = options.activation == Activation::kF32 ? "f32" : "bf16",
                       .num_tokens = num_rows,
                       .bound = relative_bound(config, options.activation)};
 
@@ -132,7 +135,7 @@ Result<VerifyReport> verify(const VerifyOptions& options,
     progress(1, 2);
   }
   NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<Model> tested,
-                          load(options, model::KernelChoice::kCpu, num_rows));
+                          load(options, device.kernels, num_rows));
   tested->set_tap([&](TapPlace place, std::int32_t layer, std::span<float> values) {
     const std::vector<float>& reference = wanted[report.rows.size()];
     VerifyRow row = compare(values, reference, num_rows, report.bound);

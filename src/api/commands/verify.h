@@ -17,6 +17,7 @@ struct VerifyOptions {
   std::int32_t num_tokens = 16;
   std::uint64_t seed = 0;
   Activation activation = Activation::kBf16;
+  DeviceChoice device = DeviceChoice::kAuto;
   std::int32_t num_threads = 0;
 };
 
@@ -32,6 +33,7 @@ struct VerifyRow {
 };
 
 struct VerifyReport {
+  std::string device;      // where the tested kernels ran, and why
   std::string activation;  // "bf16" or "f32"
   std::int32_t num_tokens = 0;
   double bound = 0.0;  // on relative_difference; docs/numerics.md derives it

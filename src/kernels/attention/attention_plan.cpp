@@ -1,6 +1,7 @@
 #include "kernels/attention/attention_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace nibble::kernels {
 namespace {
@@ -32,6 +33,9 @@ AttentionCudaPlan plan_attention_cuda(const AttentionArgs& args) {
       plan.prefill_rows = std::max(plan.prefill_rows, sequence.num_rows);
     }
   }
+  // Rounded up, so that a captured launch serves many steps.
+  plan.max_chunks =
+      static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(plan.max_chunks)));
   const auto count = static_cast<std::int64_t>(args.sequences.size());
   plan.chunks_per_block = plan.max_chunks <= kFoldedByBlock ? plan.max_chunks : 1;
   const auto room = static_cast<std::int64_t>(args.workspace.size());
@@ -48,6 +52,7 @@ std::int64_t attention_cuda_workspace_bytes(const AttentionArgs& args, std::int3
   if (args.window > 0) {  // wherever it lies
     chunks = std::min(chunks, (args.window + kGpuChunkKeys - 2) / kGpuChunkKeys + 1);
   }
+  chunks = static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(chunks)));
   const std::int64_t one = sequence_bytes(args, chunks);
   return std::max(one, std::min(one * num_rows, kEnoughBytes));
 }

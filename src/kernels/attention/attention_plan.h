@@ -16,7 +16,7 @@ inline constexpr std::int64_t kGpuPartialBytes = std::int64_t{4} * (2 + 64);  //
 struct AttentionCudaPlan {
   std::int32_t decode_sequences = 0;  // of one row
   std::int32_t prefill_rows = 0;      // of the longest other sequence
-  std::int32_t max_chunks = 1;        // of a decoding sequence
+  std::int32_t max_chunks = 1;        // of a decoding sequence, a power of two
   std::int32_t chunks_per_block = 1;  // max_chunks: no partial results
   std::int32_t wave = 0;              // sequences that have partial results at a time
 };

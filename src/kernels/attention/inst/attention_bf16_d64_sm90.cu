@@ -70,7 +70,7 @@ extern constinit const Instance<AttentionArgs> attention_bf16_d64_sm90{
     .info = {.name = "attention_bf16_d64_sm90",
              .backend = Backend::kCuda,
              .min_sm = 90,
-             .verified = false},
+             .verified = true},
     .accepts = &fits,
     .run = &run,
 };

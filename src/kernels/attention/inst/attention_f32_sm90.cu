@@ -40,7 +40,7 @@ extern constinit const Instance<AttentionArgs> attention_f32_sm90{
     .info = {.name = "attention_f32_sm90",
              .backend = Backend::kCuda,
              .min_sm = 90,
-             .verified = false},
+             .verified = true},
     .accepts = &fits_grid,
     .run = &run,
 };

@@ -22,10 +22,7 @@ Status run(const GatherRowsArgs& args, const Exec& exec) {
 }  // namespace
 
 extern constinit const Instance<GatherRowsArgs> gather_rows_sm90{
-    .info = {.name = "gather_rows_sm90",
-             .backend = Backend::kCuda,
-             .min_sm = 90,
-             .verified = false},
+    .info = {.name = "gather_rows_sm90", .backend = Backend::kCuda, .min_sm = 90, .verified = true},
     .accepts = &accepts_all<GatherRowsArgs>,
     .run = &run,
 };

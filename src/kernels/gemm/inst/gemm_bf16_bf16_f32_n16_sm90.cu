@@ -33,7 +33,7 @@ extern constinit const Instance<GemmArgs> gemm_bf16_bf16_f32_n16_sm90{
     .info = {.name = "gemm_bf16_bf16_f32_n16_sm90",
              .backend = Backend::kCuda,
              .min_sm = 90,
-             .verified = false},
+             .verified = true},
     .accepts = &fits,
     .run = &run,
 };

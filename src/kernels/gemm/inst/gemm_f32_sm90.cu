@@ -32,7 +32,7 @@ bool fits(const GemmArgs& args) {
 }  // namespace
 
 extern constinit const Instance<GemmArgs> gemm_f32_sm90{
-    .info = {.name = "gemm_f32_sm90", .backend = Backend::kCuda, .min_sm = 90, .verified = false},
+    .info = {.name = "gemm_f32_sm90", .backend = Backend::kCuda, .min_sm = 90, .verified = true},
     .accepts = &fits,
     .run = &run,
 };

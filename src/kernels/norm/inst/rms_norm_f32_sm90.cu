@@ -25,7 +25,7 @@ extern constinit const Instance<RmsNormArgs> rms_norm_f32_sm90{
     .info = {.name = "rms_norm_f32_sm90",
              .backend = Backend::kCuda,
              .min_sm = 90,
-             .verified = false},
+             .verified = true},
     .accepts = &accepts_all<RmsNormArgs>,
     .run = &run,
 };

@@ -47,7 +47,7 @@ extern constinit const Instance<RopeStoreArgs> rope_store_f32_sm90{
     .info = {.name = "rope_store_f32_sm90",
              .backend = Backend::kCuda,
              .min_sm = 90,
-             .verified = false},
+             .verified = true},
     .accepts = &fits_grid,
     .run = &run,
 };

@@ -33,7 +33,7 @@ bool fits_a_warp(const TopKArgs& args) { return args.num_experts <= 512 && args.
 }  // namespace
 
 extern constinit const Instance<TopKArgs> top_k_f32_sm90{
-    .info = {.name = "top_k_f32_sm90", .backend = Backend::kCuda, .min_sm = 90, .verified = false},
+    .info = {.name = "top_k_f32_sm90", .backend = Backend::kCuda, .min_sm = 90, .verified = true},
     .accepts = &fits_a_warp,
     .run = &run,
 };

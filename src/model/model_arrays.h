@@ -1,0 +1,52 @@
+// Where the kernels of a step find a model's weights: in host memory as loaded, or on a device.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/moe/moe.h"
+#include "model/config.h"
+#include "model/model_weights.h"
+#include "nibble/status.h"
+#include "tensor/arena.h"
+#include "tensor/uploader.h"
+
+namespace nibble::model {
+
+// As LayerWeights, pointers only.
+struct LayerArrays {
+  const float* attention_norm = nullptr;
+  DenseMatrix q;
+  DenseMatrix k;
+  DenseMatrix v;
+  const float* qkv_bias = nullptr;
+  const float* sinks = nullptr;
+  DenseMatrix o;
+  const float* o_bias = nullptr;
+  const float* mlp_norm = nullptr;
+  DenseMatrix router;
+  const float* router_bias = nullptr;
+  kernels::ExpertMatrix gate_up;
+  kernels::ExpertMatrix down;
+};
+
+struct ModelArrays {
+  DenseMatrix embedding;
+  DenseMatrix head;
+  const float* final_norm = nullptr;
+  const float* inv_freq = nullptr;  // [head_dim / 2]
+  std::vector<LayerArrays> layers;
+};
+
+// The arrays as they lie in `weights`, which must stay; so must `inv_freq`.
+ModelArrays host_arrays(const ModelWeights& weights, const float* inv_freq);
+
+// The same arrays in the memory of `arena`. With an arena that only measures, nothing but its size
+// is of use.
+ModelArrays place_arrays(const ModelArrays& host, const ModelConfig& config, Arena& arena);
+
+// Fills what `place_arrays` placed.
+Status upload_arrays(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
+                     Uploader& uploader);
+
+}  // namespace nibble::model
