@@ -4,6 +4,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "fake_model.h"
 
@@ -164,6 +165,82 @@ TEST(TokenEngineBatch, EveryStepServesEveryRunningSequence) {
   }
   EXPECT_EQ(fake.model->num_forwards, 10);
   EXPECT_FALSE(fake.engine->has_work());
+}
+
+// One of three beginnings, then anything.
+TokenRequest random_request(std::mt19937& random) {
+  const auto below = [&](std::uint32_t limit) {
+    return static_cast<std::int32_t>(random() % limit);
+  };
+  const std::int32_t family = below(3);
+  const std::int32_t common = below(40);
+  TokenRequest request = seeded(1, 1 + below(30), random());
+  request.prompt.clear();
+  for (std::int32_t i = 0, length = 1 + below(60); i < length; ++i) {
+    request.prompt.push_back(i < common ? family : below(32));
+  }
+  return request;
+}
+
+FakeOptions random_options(std::mt19937& random) {
+  const auto between = [&](std::uint32_t low, std::uint32_t high) {
+    return static_cast<std::int32_t>(low + random() % (high - low + 1));
+  };
+  FakeOptions options;
+  SchedulerLimits& limits = options.limits;
+  limits.max_num_seqs = between(1, 64);
+  limits.max_batch_tokens = between(1, 40);
+  limits.max_logit_rows = limits.max_num_seqs + between(0, 4);
+  limits.page_size = between(1, 8);
+  limits.window = between(1, 12);
+  limits.num_pages[0] = between(95, 250) / limits.page_size + 1;
+  limits.num_pages[1] = window_pages(limits) + between(0, 30);
+  return options;
+}
+
+// Arrivals, cancellations and too few pages: who was not cancelled gets the answer that it gets
+// alone, who was the beginning of it.
+TEST(TokenEngineBatch, RandomLoadsGiveEachTheAnswerThatItGetsAlone) {
+  std::int64_t num_preemptions = 0;
+  std::int64_t hit_tokens = 0;
+  for (std::uint32_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    FakeOptions options = random_options(random);
+    FakeEngine fake(options);
+    std::map<SequenceId, TokenRequest> requests;
+    std::set<SequenceId> cancelled;
+    std::vector<TokenEvent> events;
+    while (requests.size() < 65) {
+      TokenRequest request = random_request(random);
+      requests[fake.engine->add(request).value()] = request;
+      if (random() % 3 == 0) {
+        fake.step(events);
+      }
+      if (random() % 6 == 0) {
+        const auto at = std::next(requests.begin(), random() % requests.size());
+        fake.engine->cancel(at->first);
+        cancelled.insert(at->first);
+      }
+    }
+    const auto rest = fake.run();
+    events.insert(events.end(), rest.begin(), rest.end());
+    EXPECT_TRUE(fake.holds_no_page());
+    num_preemptions += fake.engine->scheduler().num_preemptions();
+    hit_tokens += fake.engine->scheduler().counters().hit_tokens;
+    options.limits.num_pages[0] = 200;
+    options.limits.shares_prefixes = false;
+    FakeEngine alone(options);
+    for (const auto& [id, request] : requests) {
+      std::vector<std::int32_t> expected = tokens_of(alone.run(request));
+      const std::vector<std::int32_t> found = tokens_of(events, id);
+      ASSERT_TRUE(found.size() == expected.size() || cancelled.contains(id)) << "request " << id;
+      expected.resize(found.size());
+      EXPECT_EQ(found, expected) << "request " << id;
+    }
+  }
+  EXPECT_GT(num_preemptions, 100);
+  EXPECT_GT(hit_tokens, 1000);
 }
 
 }  // namespace
