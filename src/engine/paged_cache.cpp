@@ -135,7 +135,7 @@ void PagedCache::publish(Sequence& sequence) {
           table.pages.at(static_cast<std::size_t>(num_shared(sequence) - table.first_page));
       if (node->page(group) < 0) {
         tree_.set_page(node, group, own);
-      } else {  // equal to the bit: a row does not depend on what it is computed with
+      } else {  // worth the same: kernels promise it to the bit on the processor
         pools_[static_cast<int>(group)].give_back(own);
         own = node->page(group);
       }
