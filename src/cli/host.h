@@ -40,7 +40,7 @@ struct Backend {
   std::function<std::vector<std::string>()> preset_names;
   std::function<Result<commands::MakeModelPlan>(const commands::MakeModelOptions&)> plan_model;
   std::function<Status(const commands::MakeModelOptions&,
-                       const std::function<void(std::int64_t, std::int64_t)>&)>
+                       const std::function<bool(std::int64_t, std::int64_t)>&)>
       make_model;
   std::function<Result<commands::PlanReport>(const commands::PlanOptions&)> plan;
   std::function<Result<commands::DoctorReport>(const commands::DoctorOptions&)> doctor;

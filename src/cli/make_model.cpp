@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "cli/flags.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
@@ -39,11 +40,14 @@ Outcome print_plan(Host& host, const commands::MakeModelOptions& options) {
 Outcome write_model(Host& host, const commands::MakeModelOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   Progress progress(host.out, "writing");
+  const InterruptGuard guard;  // Ctrl-C stops between pieces, so that nothing is left behind
+  clear_interrupt();
   std::int64_t bytes = 0;
   const Status status =
       host.backend.make_model(options, [&](std::int64_t written, std::int64_t total) {
         bytes = total;
         progress.show(written, total);
+        return !is_interrupted();
       });
   progress.finish();
   if (!status.ok()) {

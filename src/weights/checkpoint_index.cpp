@@ -1,32 +1,24 @@
 #include "weights/checkpoint_index.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "weights/header_sax.h"
+#include "weights/json_events.h"
 
 namespace nibble::weights {
 namespace {
 
 // Keeps `weight_map` and passes over everything else, at any depth.
-class IndexSax final : public nlohmann::json_sax<nlohmann::json> {
+class IndexSax final : public JsonEvents {
  public:
-  explicit IndexSax(const std::string& path) : path_(path) {}
+  using JsonEvents::JsonEvents;
 
-  const Status& status() const { return status_; }
   WeightMap take() { return std::move(map_); }
-
-  bool null() override { return value("null"); }
-  bool boolean(bool truth) override { return value(truth ? "true" : "false"); }
-  bool number_integer(std::int64_t number) override { return value(std::to_string(number)); }
-  bool number_unsigned(std::uint64_t number) override { return value(std::to_string(number)); }
-  bool number_float(double /*number*/, const std::string& text) override { return value(text); }
-  bool binary(binary_t& /*bytes*/) override { return value("binary"); }
 
   bool string(std::string& file) override {
     if (depth_ != 2 || !in_map_) {
-      return value('"' + printable(file) + '"');
+      return unexpected('"' + printable(file) + '"');
     }
     if (!file.ends_with(".safetensors") ||
         file.find_first_of(std::string_view("/\0", 2)) != std::string::npos) {
@@ -53,20 +45,8 @@ class IndexSax final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string& /*token*/,
-                   const nlohmann::json::exception& /*exception*/) override {
-    return fail("not valid JSON at byte {}", position);
-  }
-
  private:
-  template <typename... Args>
-  bool fail(fmt::format_string<Args...> format, Args&&... args) {
-    status_ =
-        error(Code::kCorrupt, "{}: {}", path_, fmt::format(format, std::forward<Args>(args)...));
-    return false;
-  }
-
-  bool value(const std::string& found) {
+  bool unexpected(const std::string& found) override {
     if (depth_ == 0) {
       return fail("want a JSON object, found {}", found);
     }
@@ -78,10 +58,10 @@ class IndexSax final : public nlohmann::json_sax<nlohmann::json> {
 
   bool nest(const std::string& found) {
     if ((depth_ == 0 && found != "an object") || (in_map_ && depth_ == 2)) {
-      return value(found);
+      return unexpected(found);
     }
     if (in_map_ && depth_ == 1 && found != "an object") {
-      return value(found);
+      return unexpected(found);
     }
     ++depth_;
     return true;
@@ -95,8 +75,6 @@ class IndexSax final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  const std::string& path_;
-  Status status_;
   WeightMap map_;
   std::int64_t depth_ = 0;
   bool in_map_ = false;

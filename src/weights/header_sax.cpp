@@ -1,13 +1,13 @@
 #include "weights/header_sax.h"
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "weights/dtype_names.h"
+#include "weights/json_events.h"
 
 namespace nibble::weights {
 namespace {
@@ -18,18 +18,11 @@ constexpr std::string_view kMetadata = "__metadata__";
 // What the value to come belongs to.
 enum class Field { kNone, kDType, kShape, kOffsets };
 
-class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
+class HeaderSax final : public JsonEvents {
  public:
-  explicit HeaderSax(const std::string& path) : path_(path) {}
+  explicit HeaderSax(const std::string& path) : JsonEvents(path, "header: ") {}
 
-  const Status& status() const { return status_; }
   Header take() { return std::move(header_); }
-
-  bool null() override { return unexpected("null"); }
-  bool boolean(bool value) override { return unexpected(value ? "true" : "false"); }
-  bool number_float(double /*value*/, const std::string& text) override { return unexpected(text); }
-  bool binary(binary_t& /*value*/) override { return unexpected("binary"); }
-  bool number_integer(std::int64_t value) override { return unexpected(std::to_string(value)); }
 
   bool number_unsigned(std::uint64_t value) override {
     if (!in_array_ ||
@@ -123,20 +116,8 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string& /*token*/,
-                   const nlohmann::json::exception& /*exception*/) override {
-    return fail("the header is not valid JSON at its byte {}", position);
-  }
-
  private:
-  template <typename... Args>
-  bool fail(fmt::format_string<Args...> format, Args&&... args) {
-    status_ =
-        error(Code::kCorrupt, "{}: {}", path_, fmt::format(format, std::forward<Args>(args)...));
-    return false;
-  }
-
-  bool unexpected(const std::string& found) {
+  bool unexpected(const std::string& found) override {
     if (depth_ == 0) {
       return fail("want a JSON object as header, found {}", found);
     }
@@ -171,8 +152,6 @@ class HeaderSax final : public nlohmann::json_sax<nlohmann::json> {
            fail("tensor {}: duplicate key \"{}\"", printable(name_), key);
   }
 
-  const std::string& path_;
-  Status status_;
   Header header_;
   std::unordered_set<std::string> names_;
   int depth_ = 0;

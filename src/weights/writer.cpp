@@ -113,8 +113,7 @@ class Streamer {
 
   Status write_text(const std::string& text, PendingFile& file) {
     NIBBLE_RETURN_IF_ERROR(file.write(as_bytes(text)));
-    advance(text.size());
-    return {};
+    return advance(text.size());
   }
 
   Status write_tensor(const TensorSpec& spec, PendingFile& file) {
@@ -124,17 +123,19 @@ class Streamer {
           std::span(buffer_).first(static_cast<std::size_t>(std::min(kChunkBytes, bytes - offset)));
       NIBBLE_RETURN_IF_ERROR(fill_(spec, offset, chunk));
       NIBBLE_RETURN_IF_ERROR(file.write(chunk));
-      advance(chunk.size());
+      NIBBLE_RETURN_IF_ERROR(advance(chunk.size()));
     }
     return {};
   }
 
  private:
-  void advance(std::size_t bytes) {
+  Status advance(std::size_t bytes) {
     done_ += static_cast<std::int64_t>(bytes);
-    if (progress_) {
-      progress_(done_, total_);
+    if (progress_ && !progress_(done_, total_)) {
+      return error(Code::kCancelled, "stopped after {} of {} bytes; nothing is left of them", done_,
+                   total_);
     }
+    return {};
   }
 
   const TensorFill& fill_;

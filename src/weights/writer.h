@@ -21,7 +21,8 @@ struct WriteOptions {
 // Fills `out` with the bytes [offset, offset + out.size()) of tensor `spec`.
 using TensorFill =
     std::function<Status(const TensorSpec& spec, std::int64_t offset, std::span<std::byte> out)>;
-using WriteProgress = std::function<void(std::int64_t bytes_done, std::int64_t bytes_total)>;
+// False ends the writing.
+using WriteProgress = std::function<bool(std::int64_t bytes_done, std::int64_t bytes_total)>;
 
 // Total bytes of the files that `write_checkpoint` would make, headers and index included.
 std::int64_t checkpoint_bytes(std::span<const TensorSpec> tensors, const WriteOptions& options);
@@ -32,7 +33,8 @@ std::int64_t checkpoint_shards(std::span<const TensorSpec> tensors, const WriteO
 // The first dtype of each spec is written. Tensors are filled in pieces of a multiple of 64 bytes,
 // but for their ends. Files appear under their final names only when all are complete (until then
 // as NAME.partial, removed on failure), the index last; nothing is synced to the disk.
-// kExhausted with both numbers before anything is written when the disk is too small.
+// kExhausted with both numbers before anything is written when the disk is too small; kCancelled
+// when `progress` says so.
 Status write_checkpoint(const std::string& folder, std::span<const TensorSpec> tensors,
                         const TensorFill& fill, const WriteOptions& options,
                         const WriteProgress& progress);

@@ -334,8 +334,8 @@ void write_sharded(const std::string& source, const std::string& destination,
     std::copy_n(data + offset, out.size(), out.begin());
     return {};
   };
-  const Status status = weights::write_checkpoint(
-      destination, specs, fill, {.max_shard_bytes = shard_bytes}, [](auto, auto) {});
+  const Status status = weights::write_checkpoint(destination, specs, fill,
+                                                  {.max_shard_bytes = shard_bytes}, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Applies one-line faults, one at a time, and expects the tests to notice each.
 
-usage: run.py [--only REGEX] [--list]
+usage: run.py [--only REGEX] [--list | --check]
 
 mutants.json lists them: `name`, `file`, `old` (must occur exactly once in the file), `new`, `build` (the
 ninja targets that hold the test), `test` (what `ctest -R` runs), and `why` where it is not plain. Each
@@ -55,15 +55,22 @@ def run_tests(pattern):
     return int(ran.group(1)) if ran else 0, result.returncode == 0, result.stdout
 
 
+def misfit(tree, mutant):
+    """Why the mutant does not apply, or nothing."""
+    path = tree / mutant["file"]
+    if not path.exists():
+        return f"{mutant['name']}: {mutant['file']} is not there"
+    count = path.read_text().count(mutant["old"])
+    return "" if count == 1 else (f"{mutant['name']}: want the old text once in {mutant['file']}, "
+                                  f"found it {count} times: {mutant['old']!r}")
+
+
 def judge(mutant):
     """An empty text when the mutant was caught, else what went wrong."""
+    if fault := misfit(TREE, mutant):
+        return fault
     path = TREE / mutant["file"]
-    if not path.exists():
-        return f"{mutant['file']} is not there"
     text = path.read_text()
-    count = text.count(mutant["old"])
-    if count != 1:
-        return f"want the old text once in {mutant['file']}, found it {count} times: {mutant['old']!r}"
     path.write_text(text.replace(mutant["old"], mutant["new"]))
     try:
         built = build(mutant["build"])
@@ -94,12 +101,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="names that match this regular expression")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--check", action="store_true", help="only that every old text is there once")
     options = parser.parse_args()
     mutants = [mutant for mutant in json.loads((ROOT / "tests/mutants/mutants.json").read_text())
                if re.search(options.only, mutant["name"])]
     if options.list:
         print("\n".join(f"{mutant['name']}: {mutant['file']} -> {mutant['test']}" for mutant in mutants))
         return
+    if options.check:
+        sys.exit("\n".join(fault for mutant in mutants if (fault := misfit(ROOT, mutant))) or 0)
     prepare()
     healthy(mutants)
     failures = 0

@@ -20,7 +20,6 @@ namespace nibble::commands {
 namespace {
 
 constexpr std::int64_t kBf16Bytes = 2;
-// A block of MXFP4 has 32 values in 17 bytes.
 
 // Large enough that no cache helps, small enough to touch in a fraction of a second.
 std::int64_t probe_bytes(std::int64_t available_bytes) {
@@ -37,9 +36,7 @@ std::string name_of(kernels::CpuIsa isa) {
   return isa == kernels::CpuIsa::kAny ? "" : kernels::isa_name(isa);
 }
 
-DoctorRates measure(std::int32_t num_threads) {
-  MachineFacts machine;
-  probe_host(machine);
+DoctorRates measure(const MachineFacts& machine, std::int32_t num_threads) {
   ThreadPool one(1);
   ThreadPool all(num_threads);
   const std::int64_t bytes = probe_bytes(machine.available_bytes);
@@ -188,10 +185,10 @@ Result<DoctorReport> doctor(const DoctorOptions& options) {
     NIBBLE_ASSIGN_OR_RETURN(shape, shape_of(options.model));
   }
   report.capabilities = capabilities();
-  report.rates = measure(options.num_threads);
+  MachineFacts machine;
+  probe_host(machine);
+  report.rates = measure(machine, options.num_threads);
   if (!options.model.empty()) {
-    MachineFacts machine;
-    probe_host(machine);
     DoctorModel& model = report.model.emplace();
     model.name = options.model;
     model.token = token_cost(shape.config, shape.experts);

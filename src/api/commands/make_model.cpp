@@ -102,6 +102,36 @@ Status copy_tokenizer(const std::string& from, const std::string& to) {
   return {};
 }
 
+Status write_files(const MakeModelOptions& options, const Preset& preset,
+                   const weights::WriteProgress& progress) {
+  const std::vector<weights::TensorSpec> specs =
+      model::tensor_list(preset.config, model::ExpertFormat::kMxfp4);
+  const auto fill = [&](const weights::TensorSpec& spec, std::int64_t offset,
+                        std::span<std::byte> out) {
+    return fill_random(options.seed, spec, offset, out);
+  };
+  NIBBLE_RETURN_IF_ERROR(weights::write_checkpoint(
+      options.destination, specs, fill, {.max_shard_bytes = options.max_shard_bytes}, progress));
+  if (!options.tokenizer_folder.empty()) {
+    NIBBLE_RETURN_IF_ERROR(copy_tokenizer(options.tokenizer_folder, options.destination));
+  }
+  NIBBLE_RETURN_IF_ERROR(
+      write_text(options.destination + "/generation_config.json", generation_config_json(preset)));
+  return write_text(options.destination + "/config.json", config_json(preset));
+}
+
+// `folder` was empty or absent before, so that everything in it is ours.
+void remove_files(const std::string& folder, bool keeps_folder) {
+  std::error_code ignored;
+  if (!keeps_folder) {
+    fs::remove_all(folder, ignored);
+    return;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    fs::remove(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 Result<MakeModelPlan> plan_model(const MakeModelOptions& options) {
@@ -123,26 +153,19 @@ Result<MakeModelPlan> plan_model(const MakeModelOptions& options) {
 }
 
 Status make_model(const MakeModelOptions& options,
-                  const std::function<void(std::int64_t done, std::int64_t total)>& progress) {
+                  const std::function<bool(std::int64_t done, std::int64_t total)>& progress) {
   NIBBLE_ASSIGN_OR_RETURN(Preset preset, choose_preset(options));
   if (!options.tokenizer_folder.empty()) {
     NIBBLE_RETURN_IF_ERROR(adopt_tokenizer(options.tokenizer_folder, preset));
   }
+  std::error_code ignored;
+  const bool was_there = fs::exists(options.destination, ignored);
   NIBBLE_RETURN_IF_ERROR(prepare_folder(options.destination));
-  const std::vector<weights::TensorSpec> specs =
-      model::tensor_list(preset.config, model::ExpertFormat::kMxfp4);
-  const auto fill = [&](const weights::TensorSpec& spec, std::int64_t offset,
-                        std::span<std::byte> out) {
-    return fill_random(options.seed, spec, offset, out);
-  };
-  NIBBLE_RETURN_IF_ERROR(weights::write_checkpoint(
-      options.destination, specs, fill, {.max_shard_bytes = options.max_shard_bytes}, progress));
-  if (!options.tokenizer_folder.empty()) {
-    NIBBLE_RETURN_IF_ERROR(copy_tokenizer(options.tokenizer_folder, options.destination));
+  Status status = write_files(options, preset, progress);
+  if (!status.ok()) {
+    remove_files(options.destination, was_there);
   }
-  NIBBLE_RETURN_IF_ERROR(
-      write_text(options.destination + "/generation_config.json", generation_config_json(preset)));
-  return write_text(options.destination + "/config.json", config_json(preset));
+  return status;
 }
 
 }  // namespace nibble::commands

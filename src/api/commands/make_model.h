@@ -34,9 +34,10 @@ struct MakeModelPlan {
 std::vector<std::string> preset_names();
 // What `make_model` would write.
 Result<MakeModelPlan> plan_model(const MakeModelOptions& options);
-// Streams the files. kExhausted before writing when the disk is too small. The same seed gives the
-// same bytes.
+// Streams the files. kExhausted before writing when the disk is too small; kCancelled when
+// `progress` gives false. A failure leaves no file, and no folder that was not there. The same seed
+// gives the same bytes.
 Status make_model(const MakeModelOptions& options,
-                  const std::function<void(std::int64_t done, std::int64_t total)>& progress);
+                  const std::function<bool(std::int64_t done, std::int64_t total)>& progress);
 
 }  // namespace nibble::commands

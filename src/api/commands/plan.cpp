@@ -28,7 +28,8 @@ struct Op {
 std::vector<Op> products(const ModelConfig& config, std::int32_t ranks, std::int64_t width) {
   const std::int64_t heads = config.num_heads / ranks;
   const std::int64_t kv_heads = config.num_kv_heads / ranks;
-  const DType expert_dtype = config.has_mxfp4_experts ? DType::kE2M1 : DType::kBF16;
+  const bool has_fp4_experts = config.has_mxfp4_experts || config.has_nvfp4_experts;
+  const DType expert_dtype = has_fp4_experts ? DType::kE2M1 : DType::kBF16;
   // With several ranks the residual is added after the sum over them.
   const bool adds = ranks == 1;
   const auto dense = [](std::int64_t n, std::int64_t k) {
@@ -93,6 +94,21 @@ Result<ModelConfig> config_of(const std::string& name) {
   return model::load_config(name);
 }
 
+// The rules for GPUs are about MXFP4's blocks of 32. Without NVFP4's own a processor alone is
+// planned for, and another architecture refused.
+Status restrict_nvfp4(const PlanOptions& given, std::vector<std::string>& archs,
+                      PlanReport& report) {
+  const std::string known = "plans for GPUs know experts of mxfp4 and bf16, found nvfp4";
+  const auto is_gpu = [](const std::string& arch) { return arch != "cpu"; };
+  const auto gpu = std::find_if(given.archs.begin(), given.archs.end(), is_gpu);
+  if (gpu != given.archs.end()) {
+    return error(Code::kUnsupported, "{}: {}", *gpu, known);
+  }
+  archs = {"cpu"};
+  report.warnings.push_back(known + ": cpu alone is planned");
+  return {};
+}
+
 Status add_rows(const PlanOptions& options, const std::string& arch, const std::vector<Op>& ops,
                 PlanReport& report) {
   NIBBLE_ASSIGN_OR_RETURN(const DeviceLimits limits, kernels::device_limits(arch));
@@ -136,6 +152,9 @@ Result<PlanReport> plan(const PlanOptions& options) {
   }
   const std::vector<Op> ops = products(config, options.tensor_parallel, width);
   PlanReport report;
+  if (config.has_nvfp4_experts) {
+    NIBBLE_RETURN_IF_ERROR(restrict_nvfp4(options, filled.archs, report));
+  }
   for (const std::string& arch : filled.archs) {
     NIBBLE_RETURN_IF_ERROR(add_rows(filled, arch, ops, report));
   }

@@ -53,6 +53,7 @@ TEST(MakeModel, WritesACheckpointThatLoads) {
       make_model(tiny_into(folder / "new/model"), [&](std::int64_t d, std::int64_t t) {
         done = d;
         total = t;
+        return true;
       });
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_GT(total, 0);
@@ -94,6 +95,22 @@ TEST(MakeModel, PublishedShapesHaveThePublishedSizes) {
   EXPECT_NEAR(static_cast<double>(large.total_bytes), 65.24e9, 0.01e9);
   options.num_layers = 2;
   EXPECT_LT(plan_model(options)->total_bytes, 6e9);
+}
+
+TEST(MakeModel, InterruptedLeavesTheDiskAsItWas) {
+  for (const bool is_there : {false, true}) {
+    const TemporaryFolder folder;
+    if (is_there) {
+      fs::create_directory(folder / "m");
+    }
+    int num_calls = 0;
+    const Status status = make_model(tiny_into(folder / "m"),
+                                     [&](std::int64_t, std::int64_t) { return ++num_calls < 5; });
+    EXPECT_EQ(status.code(), Code::kCancelled);
+    EXPECT_THAT(status.message(), HasSubstr("nothing is left of them"));
+    EXPECT_EQ(fs::exists(folder / "m"), is_there);
+    EXPECT_TRUE(!is_there || fs::is_empty(folder / "m"));
+  }
 }
 
 TEST(MakeModel, SameSeedSameBytesOtherSeedOthers) {

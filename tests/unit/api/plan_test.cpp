@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/folder.h"
+
 namespace nibble::commands {
 namespace {
 
@@ -81,6 +83,27 @@ TEST(PlanCommand, OldAndUnknownArchitectures) {
   const PlanReport future = plan({.model = "gpt-oss-20b", .archs = {"sm_140", "sm_140"}}).value();
   ASSERT_EQ(future.warnings.size(), 1U);
   EXPECT_THAT(future.warnings[0], HasSubstr("sm_140 is not known"));
+}
+
+TEST(PlanCommand, Nvfp4ExpertsAreOfFourBitsAndForAProcessorOnly) {
+  const testing_support::TemporaryFolder folder;
+  std::string config =
+      testing_support::read_file(NIBBLE_SOURCE_DIR "/tests/golden/tiny/config.json");
+  const std::size_t at = config.find("\"mxfp4\"");
+  ASSERT_NE(at, std::string::npos);
+  config.replace(at, 7, "\"nvfp4\"");
+  testing_support::write_file(folder / "config.json", config);
+  const auto planned = plan({.model = folder.path()});
+  ASSERT_TRUE(planned.has_value()) << planned.error().message();
+  EXPECT_THAT(planned->warnings, testing::Contains(HasSubstr("found nvfp4: cpu alone")));
+  for (const PlanRow& row : planned->rows) {
+    EXPECT_EQ(row.arch, "cpu");
+  }
+  EXPECT_TRUE(plan({.model = folder.path(), .archs = {"cpu"}}).has_value());
+  const auto refused = plan({.model = folder.path(), .archs = {"cpu", "sm_90"}});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kUnsupported);
+  EXPECT_THAT(refused.error().message(), HasSubstr("sm_90: plans for GPUs know"));
 }
 
 }  // namespace

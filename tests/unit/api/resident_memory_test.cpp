@@ -45,8 +45,8 @@ TEST(ResidentMemory, IsTheFilePlusCacheAndWorkspace) {
   }
   const testing_support::TemporaryFolder folder;
   const std::string model = folder / "model";
-  const Status made = commands::make_model(
-      {.preset = "tiny", .destination = model, .num_layers = 300}, [](auto, auto) {});
+  const Status made =
+      commands::make_model({.preset = "tiny", .destination = model, .num_layers = 300}, nullptr);
   ASSERT_TRUE(made.ok()) << made.message();
 
   const Resident before = resident();

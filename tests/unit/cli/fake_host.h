@@ -192,7 +192,7 @@ class World {
         },
         .make_model =
             [this](const commands::MakeModelOptions& options,
-                   const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                   const std::function<bool(std::int64_t, std::int64_t)>& progress) {
               engine.made.push_back(options);
               for (std::int64_t done = 0; done <= 100; ++done) {
                 progress(done * 1'000'000, 100'000'000);

@@ -192,11 +192,16 @@ TEST(MoePlan, TmaDoesNotLoadFourBitWeightsOfOtherLayouts) {
 
 TEST(MoePlan, PersistenceStartsAtTwoTilesAnSm) {
   // Tiles of 128 x 256: n = 33 * 256 makes 33 tiles for each 128 rows; 264 = 2 * 132 at 1024 rows.
-  EXPECT_TRUE(plan(dense(1024, 33 * 256), on("sm_90")).is_persistent);
-  EXPECT_FALSE(plan(dense(896, 33 * 256), on("sm_90")).is_persistent);
+  const LaunchPlan two = plan(dense(1024, 33 * 256), on("sm_90"));
+  EXPECT_TRUE(two.is_persistent);
+  EXPECT_EQ(rule(two, "persistent"), "2.00 tiles an SM >= 2");
+  const LaunchPlan fewer = plan(dense(896, 33 * 256), on("sm_90"));
+  EXPECT_FALSE(fewer.is_persistent);
+  EXPECT_EQ(rule(fewer, "persistent"), "1.75 tiles an SM < 2");
   ProductProblem narrow = dense(896, 33 * 256);
   narrow.x_dtype = DType::kE4M3;
   EXPECT_TRUE(plan(narrow, on("sm_90")).is_persistent);
+  EXPECT_THAT(rule(plan(narrow, on("sm_90")), "persistent"), HasSubstr("8-bit activations"));
   ProductProblem wide = dense(1024, 33 * 256);
   wide.out_dtype = DType::kF32;
   EXPECT_FALSE(plan(wide, on("sm_90")).is_persistent);
@@ -207,6 +212,7 @@ TEST(MoePlan, SmallProductsAreNotPersistent) {
   one_sm.num_sms = 1;
   ProductProblem problem = dense(128, 1024, 1);  // 131072 products, 4 tiles
   EXPECT_TRUE(plan(problem, one_sm).is_persistent);
+  EXPECT_EQ(plan(problem, one_sm).tile_k, 32);  // never fewer when persistent
   problem.tokens = 127;
   EXPECT_FALSE(plan(problem, one_sm).is_persistent);
 }
@@ -270,10 +276,16 @@ TEST(MoePlan, TileKFollowsTheNarrowerOperand) {
   EXPECT_EQ(plan(dense(64), on("sm_90")).tile_k, 64);
   EXPECT_EQ(plan(dense(64, 256, 32), on("sm_90")).tile_k, 32);
   EXPECT_EQ(plan(dense(64, 256, 9), on("sm_90")).tile_k, 16);
+  EXPECT_EQ(plan(dense(64, 256, 5), on("sm_90")).tile_k, 16);  // never fewer
   ProductProblem added = dense(64);
   added.accumulates = true;
   EXPECT_EQ(plan(added, on("sm_90")).tile_k, 32);
   EXPECT_EQ(plan(added, on("sm_100")).tile_k, 64);
+  // 16 columns are for two operands of 16 bits, and so is the limit of a product that is added.
+  added.x_dtype = DType::kE4M3;
+  EXPECT_EQ(plan(added, on("sm_90")).tile_k, 128);
+  added.k = 9;
+  EXPECT_EQ(plan(added, on("sm_90")).tile_k, 32);
 }
 
 TEST(MoePlan, WideSwapForNarrowActivationsAndLongK) {
@@ -289,6 +301,8 @@ TEST(MoePlan, WideSwapForNarrowActivationsAndLongK) {
   other.tokens = 63;  // one row
   EXPECT_EQ(plan(other, on("sm_100")).tile_n, 256);
   other = problem;
+  other.tokens = 64 * 32;  // tile_m 64
+  EXPECT_EQ(plan(other, on("sm_100")).tile_n, 128);
   other.tokens = 65 * 32;  // tile_m 128
   EXPECT_EQ(plan(other, on("sm_100")).tile_n, 256);
   other = problem;
@@ -299,6 +313,7 @@ TEST(MoePlan, WideSwapForNarrowActivationsAndLongK) {
 
 TEST(MoePlan, WarpsHoldFourThousandAccumulators) {
   EXPECT_EQ(plan(dense(16), on("sm_90")).num_warps, 1);
+  EXPECT_EQ(rule(plan(dense(16), on("sm_90")), "num_warps"), "block_m * block_n / 4096");
   EXPECT_EQ(plan(dense(17), on("sm_90")).num_warps, 2);
   EXPECT_EQ(plan(dense(128), on("sm_90")).num_warps, 8);
 }
@@ -323,6 +338,10 @@ TEST(MoePlan, StagesOfPersistentKernelsLeaveRoomForTheEpilogue) {
   ProductProblem added = gate_up(8192);
   added.accumulates = true;
   EXPECT_EQ(plan(added, on("sm_100")).shared_bytes, 3 * 66568 + 21120);
+  EXPECT_EQ(plan(added, on("sm_100")).epilogue_subtile, 4);
+  DeviceLimits wide = on("sm_100");
+  wide.shared_bytes = 3 * 66568 + 33792;  // three stages and half a tile
+  EXPECT_EQ(plan(gate_up(8192), wide).epilogue_subtile, 2);
   DeviceLimits small = on("sm_100");
   small.shared_bytes = 3 * 66568 + 16895;  // two stages in any case: the whole tile at once
   EXPECT_EQ(plan(gate_up(8192), small).num_stages, 2);
@@ -355,24 +374,39 @@ TEST(MoePlan, KOf2880IsNotPadded) {
     EXPECT_THAT(rule(hopper, "padded_k"), HasSubstr("k = 2880 unpadded"));
     EXPECT_EQ(plan(gate_up(tokens), on("sm_100")).padded_k, 3072);
   }
+  EXPECT_EQ(rule(plan(gate_up(64), on("sm_120")), "padded_n"), "unpadded");
+  EXPECT_EQ(rule(plan(gate_up(64), on("sm_90")), "padded_n"), "whole tiles of the layout");
   ProductProblem odd = gate_up(64);
   odd.n = 5760 + 32;
   EXPECT_EQ(plan(odd, on("sm_90")).padded_n, 5824);
   EXPECT_EQ(plan(odd, on("sm_100")).padded_n, 5888);
+  odd.n = 5760 + 160;
+  EXPECT_EQ(plan(odd, on("sm_100")).padded_n, 6016);
 }
 
 // docs/routing.md has the table of bounds for 16, 32, 64 and 128 rows a block.
 TEST(MoePlan, GridIsTheBoundOverAllDistributions) {
   EXPECT_EQ(plan(gate_up(32), on("sm_90")).grid, 128 * 23);   // 128 rows, 128 experts
   EXPECT_EQ(plan(gate_up(128), on("sm_90")).grid, 152 * 23);  // 512 rows, tile_m 16
+  EXPECT_THAT(rule(plan(gate_up(128), on("sm_90")), "grid"), HasSubstr("every distribution"));
   EXPECT_EQ(plan(dense(129), on("sm_90")).grid, 2 * 20);
+  EXPECT_THAT(rule(plan(dense(129), on("sm_90")), "grid"), HasSubstr("tiles of m"));
   EXPECT_EQ(plan(gate_up(8192), on("sm_100")).grid, 148);
 }
 
 TEST(MoePlan, RefusesSizesWithoutMeaning) {
   const DeviceLimits limits = on("sm_90");
   EXPECT_THAT(plan_product(gate_up(0), limits).error().message(), HasSubstr("got 0, 5760, 2880"));
+  EXPECT_TRUE(plan_product(dense(1, 1, 1), limits).has_value());
+  EXPECT_THAT(plan_product(dense(1, 0, 1), limits).error().message(), HasSubstr("got 1, 0, 1"));
+  EXPECT_THAT(plan_product(dense(1, 1, 0), limits).error().message(), HasSubstr("got 1, 1, 0"));
   ProductProblem problem = gate_up(1);
+  problem.top_k = 0;
+  EXPECT_THAT(plan_product(problem, limits).error().message(), HasSubstr("got 0 of 128"));
+  problem = dense(1, 1, 1);
+  problem.num_experts = -1;
+  EXPECT_THAT(plan_product(problem, limits).error().message(), HasSubstr("got 1 of -1"));
+  problem = gate_up(1);
   problem.k = 2881;
   EXPECT_THAT(plan_product(problem, limits).error().message(),
               HasSubstr("whole blocks of 32, got 2881"));

@@ -65,6 +65,7 @@ TEST_P(WrittenCheckpoint, ReadsBackTheSame) {
                                            EXPECT_GT(done, last_done);
                                            last_done = done;
                                            total = all;
+                                           return true;
                                          });
   ASSERT_TRUE(status.ok()) << status.message();
   const Result<Checkpoint> checkpoint = Checkpoint::open(folder.path());
@@ -89,6 +90,19 @@ TEST(Writer, FailureLeavesNothingBehind) {
       write_checkpoint(folder.path(), kSpecs, failing, {.max_shard_bytes = 80}, nullptr);
   EXPECT_EQ(status.message(), "no more");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Writer, StopsWhenToldAtAnyPlaceAndLeavesNothingBehind) {
+  for (int calls = 1; calls < 8; ++calls) {
+    const TemporaryFolder folder;
+    int num_calls = 0;
+    const Status status = write_checkpoint(
+        folder.path(), kSpecs, fill, {.max_shard_bytes = 80},
+        [&](std::int64_t /*done*/, std::int64_t /*total*/) { return ++num_calls < calls; });
+    EXPECT_EQ(status.code(), Code::kCancelled);
+    EXPECT_EQ(num_calls, calls);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  }
 }
 
 TEST(Writer, DiskTooSmallIsRefusedBeforeWriting) {
