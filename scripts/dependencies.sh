@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # The Debian packages that nibble needs, listed once, and the one function that installs them.
-# Sourced by run.sh, test.sh and lint.sh.
+# Sourced by run.sh, test.sh, lint.sh and package.sh.
 
-nibble_packages() {  # GROUP: build, test or lint
+nibble_packages() {  # GROUP: build, test, lint or package
   case "$1" in
     build) echo "g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev" \
                 "libhwy-dev libedit-dev libcli11-dev libboost-dev" ;;
-    test) echo "libgtest-dev libgmock-dev python3 xz-utils" ;;
+    test) echo "libgtest-dev libgmock-dev python3 xz-utils dpkg-dev groff-base zsh fish" ;;
+    package) echo "dpkg-dev" ;;
     lint) echo "clang-format-14 clang-tidy-14 git python3" ;;
   esac
 }

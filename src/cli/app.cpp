@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array kVerbs = {&add_run,      &add_score,       &add_tokenize,   &add_bench,
                                &add_doctor,   &add_inspect,     &add_make_model, &add_plan,
-                               &add_quantize, &add_bench_serve, &add_verify};
+                               &add_quantize, &add_bench_serve, &add_verify,     &add_generate};
 
 // CLI11 takes a short flag to be one letter; these are typed by users of other engines.
 struct Rewriting {
@@ -75,7 +75,7 @@ void build(CLI::App& app, Invocation& invocation) {
   app.set_help_flag("-h,--help", "print this help and leave");
   app.require_subcommand(0, 1);
   app.formatter(make_help_formatter());
-  app.footer(kProgramFooter);
+  app.footer(program_footer());
   for (const auto add : kVerbs) {
     add(app, invocation);
   }
@@ -118,7 +118,9 @@ std::string unknown(const CLI::App& app, const std::string& argument) {
   }
   std::vector<std::string> names;
   for (const CLI::App* known : app.get_subcommands({})) {
-    names.push_back(known->get_name());
+    if (!known->get_group().empty()) {  // others are hidden
+      names.push_back(known->get_name());
+    }
   }
   const std::string suggestion = nearest(argument, names);
   return suggestion.empty()

@@ -98,7 +98,11 @@ CLI::Option* add_choice(CLI::App& app, const Flag& flag, const std::vector<std::
     }
     return error(Code::kInvalidArgument, "want {}, found '{}'", fmt::join(choices, " or "), text);
   };
-  return add_parsed(app, flag, parse, [&target](std::string value) { target = std::move(value); });
+  CLI::Option* option =
+      add_parsed(app, flag, parse, [&target](std::string value) { target = std::move(value); });
+  // For completions: a name has no other use.
+  option->get_validator(0)->name(fmt::format("{}", fmt::join(choices, "|")));
+  return option;
 }
 
 CLI::Option* add_device(CLI::App& app, std::string& device) {

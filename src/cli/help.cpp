@@ -86,15 +86,32 @@ class HelpFormatter : public CLI::Formatter {
 
 }  // namespace
 
-const char* const kProgramFooter =
-    "Examples:\n"
-    "  nibble run                                 chat with the demo model\n"
-    "  nibble run -p \"Tell me a story.\"           one answer\n"
-    "  nibble run openai/gpt-oss-20b -p \"Hello\"   a model of the Hugging Face cache\n"
-    "  nibble run --help                          the flags of a verb\n"
-    "\n"
-    "Exit codes: 0 done, 1 failure, 2 usage, 3 model missing or invalid, 4 does not fit,\n"
-    "5 hardware unsupported, 7 device lost, 130 interrupted, 143 terminated.";
+const std::array<ExitMeaning, 10> kExitMeanings = {{{"0", "done"},
+                                                    {"1", "failure"},
+                                                    {"2", "usage"},
+                                                    {"3", "model missing or invalid"},
+                                                    {"4", "does not fit"},
+                                                    {"5", "hardware unsupported"},
+                                                    {"6", "address in use"},
+                                                    {"7", "device lost"},
+                                                    {"8", "slower than the baseline"},
+                                                    {"130, 143", "interrupted, terminated"}}};
+
+std::string program_footer() {
+  std::string text =
+      "Examples:\n"
+      "  nibble run                                 chat with the demo model\n"
+      "  nibble run -p \"Tell me a story.\"           one answer\n"
+      "  nibble run openai/gpt-oss-20b -p \"Hello\"   a model of the Hugging Face cache\n"
+      "  nibble run --help                          the flags of a verb\n"
+      "\n"
+      "Exit codes:\n";
+  for (const ExitMeaning& exit : kExitMeanings) {
+    text += fmt::format("  {:<10}{}\n", exit.codes, exit.meaning);
+  }
+  text.pop_back();  // CLI11 ends the line
+  return text;
+}
 
 const char* const kVerbFooter =
     "Every flag has an environment variable: --max-tokens is NIBBLE_MAX_TOKENS. The command line "

@@ -1,7 +1,9 @@
 // How help looks: two aligned columns, nothing but names, values and one sentence each.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <string>
 
 namespace CLI {
 class FormatterBase;
@@ -9,7 +11,13 @@ class FormatterBase;
 
 namespace nibble::cli {
 
-extern const char* const kProgramFooter;
+struct ExitMeaning {
+  const char* codes;
+  const char* meaning;
+};
+extern const std::array<ExitMeaning, 10> kExitMeanings;
+
+std::string program_footer();
 extern const char* const kVerbFooter;
 
 std::shared_ptr<CLI::FormatterBase> make_help_formatter();

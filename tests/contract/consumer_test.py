@@ -36,7 +36,8 @@ def installed_files():
     """What must be there, and nothing of the private headers."""
     for name in ("include/nibble/status.h", "include/nibble/engine.h", "bin/nibble",
                  "share/nibble/models/demo/config.json", "share/nibble/models/demo/tokenizer.json",
-                 "share/doc/nibble/LICENSE", "share/doc/nibble/README.md"):
+                 "share/doc/nibble/LICENSE", "share/doc/nibble/README.md",
+                 "share/man/man1/nibble.1.gz", "share/bash-completion/completions/nibble"):
         check((PREFIX / name).is_file(), f"{name} is not installed")
     headers = {path.relative_to(PREFIX / "include").as_posix() for path in PREFIX.glob("include/**/*.h")}
     public = {path.relative_to(SOURCE / "include").as_posix() for path in SOURCE.glob("include/nibble/*.h")}
