@@ -31,13 +31,16 @@ struct Folded {
   }
 };
 
+// kAtOnce: chunks of a block, one for each four warps.
+template <int kAtOnce>
 struct DecodeShared {
-  float largest[kDecodeWarps][kTileQueries];
-  float total[kDecodeWarps][kTileQueries];
-  float sums[kDecodeWarps][kTileQueries][kTileHeadDim];
+  float largest[kAtOnce * kDecodeWarps][kTileQueries];
+  float total[kAtOnce * kDecodeWarps][kTileQueries];
+  float sums[kAtOnce * kDecodeWarps][kTileQueries][kTileHeadDim];
 };
 
-__device__ __forceinline__ void share_state(const TileState& state, DecodeShared& shared) {
+template <int kAtOnce>
+__device__ __forceinline__ void share_state(const TileState& state, DecodeShared<kAtOnce>& shared) {
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int t = lane % 4;
@@ -66,47 +69,56 @@ __device__ __forceinline__ ChunkRange sequence_chunks(const AttentionParams& par
   return {first, position / kChunkKeys - first + 1};
 }
 
-// This block's chunks into `folded`: thread i holds channel i % 64 of queries i / 64, i / 64 + 2,
-// ...
-template <int kQueries>
+// Query of thread `threadIdx.x`, pass `i`; its channel is threadIdx.x % 64.
+template <int kAtOnce>
+__device__ __forceinline__ int folded_query(int i) {
+  return static_cast<int>(threadIdx.x) / kTileHeadDim + 2 * kAtOnce * i;
+}
+
+// Chunks [first, first + count) of at most kAtOnce into `folded`.
+template <int kPasses, int kAtOnce>
 __device__ __forceinline__ void attend_chunks(const AttentionParams& params,
                                               const SequenceRange& sequence, int kv_head,
-                                              ChunkRange chunks, DecodeShared& shared,
-                                              Folded (&folded)[kQueries / 2]) {
+                                              ChunkRange chunks, DecodeShared<kAtOnce>& shared,
+                                              Folded (&folded)[kPasses]) {
   const int position = sequence.first_position;
   const int begin = first_key(params, position);
   const TileQueries queries = load_queries(params, sequence, kv_head, 0);
-  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int key = chunks.first * kChunkKeys + static_cast<int>(threadIdx.x / 32) * kSegmentKeys;
+  TileState state;
+  if (key <= position && key + kSegmentKeys > begin &&
+      key / kChunkKeys < chunks.first + chunks.count) {
+    attend_segment(params, sequence, kv_head, queries, key, begin, position + 1, false, state);
+  }
+  finish_totals(state);
+  share_state<kAtOnce>(state, shared);
+  __syncthreads();
   const int channel = static_cast<int>(threadIdx.x) % kTileHeadDim;
-  for (int chunk = chunks.first; chunk < chunks.first + chunks.count; ++chunk) {
-    const int key = chunk * kChunkKeys + warp * kSegmentKeys;
-    TileState state;
-    if (key <= position && key + kSegmentKeys > begin) {
-      attend_segment(params, sequence, kv_head, queries, key, begin, position + 1, false, state);
-    }
-    finish_totals(state);
-    share_state(state, shared);
-    __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kQueries / 2; ++i) {
-      const int query = static_cast<int>(threadIdx.x) / kTileHeadDim + 2 * i;
+  for (int i = 0; i < kPasses; ++i) {
+    const int query = folded_query<kAtOnce>(i);
+    if (query >= kTileQueries) {
+      continue;
+    }
+#pragma unroll
+    for (int chunk = 0; chunk < kAtOnce; ++chunk) {
       Folded one;
 #pragma unroll
-      for (int w = 0; w < kDecodeWarps; ++w) {
+      for (int w = chunk * kDecodeWarps; w < (chunk + 1) * kDecodeWarps; ++w) {
         one.add(shared.largest[w][query], shared.total[w][query], shared.sums[w][query][channel]);
       }
       folded[i].add(one.largest, one.total, one.sum);
     }
-    __syncthreads();
   }
 }
 
-// kQueries: heads of a group, rounded up to an even number.
-template <int kQueries>
-__global__ void __launch_bounds__(32 * kDecodeWarps)
+// kQueries: at least the heads of a group. kAtOnce is params.chunks_per_block.
+template <int kQueries, int kAtOnce>
+__global__ void __launch_bounds__(32 * kDecodeWarps * kAtOnce)
     attention_decode(const AttentionParams params) {
   static_assert(32 * kDecodeWarps == 2 * kTileHeadDim, "a thread for each channel of two queries");
-  __shared__ DecodeShared shared;
+  constexpr int kPasses = (kQueries + 2 * kAtOnce - 1) / (2 * kAtOnce);
+  __shared__ DecodeShared<kAtOnce> shared;
   griddepcontrol_wait();
   const SequenceRange sequence = params.sequences[blockIdx.z];
   if (sequence.num_rows != 1) {
@@ -114,20 +126,20 @@ __global__ void __launch_bounds__(32 * kDecodeWarps)
   }
   const int kv_head = static_cast<int>(blockIdx.y);
   const ChunkRange all = sequence_chunks(params, sequence.first_position);
-  const int begin = static_cast<int>(blockIdx.x) * params.chunks_per_block;
+  const int begin = static_cast<int>(blockIdx.x) * kAtOnce;
   if (begin >= all.count) {
     return;
   }
-  Folded folded[kQueries / 2];
-  attend_chunks<kQueries>(params, sequence, kv_head,
-                          {all.first + begin, min(params.chunks_per_block, all.count - begin)},
-                          shared, folded);
+  Folded folded[kPasses];
+  attend_chunks<kPasses, kAtOnce>(params, sequence, kv_head,
+                                  {all.first + begin, min(kAtOnce, all.count - begin)}, shared,
+                                  folded);
   griddepcontrol_launch_dependents();
   const int group = params.num_heads / params.num_kv_heads;
   const int channel = static_cast<int>(threadIdx.x) % kTileHeadDim;
 #pragma unroll
-  for (int i = 0; i < kQueries / 2; ++i) {
-    const int query = static_cast<int>(threadIdx.x) / kTileHeadDim + 2 * i;
+  for (int i = 0; i < kPasses; ++i) {
+    const int query = folded_query<kAtOnce>(i);
     if (query >= group) {
       continue;
     }

@@ -23,20 +23,27 @@ Status launch_prefill(const AttentionArgs& args, const AttentionCudaPlan& plan, 
                 attention_params(args, plan));
 }
 
+using Kernel = void (*)(device::AttentionParams);
+
+template <int kAtOnce>
+Kernel decode_kernel(std::int32_t group) {
+  return group > 8 ? device::attention_decode<16, kAtOnce> : device::attention_decode<8, kAtOnce>;
+}
+
 // Sequences of one row, `plan.wave` at a time.
 Status launch_decode(const AttentionArgs& args, const AttentionCudaPlan& plan, const Exec& exec) {
-  const auto kernel = group_of(args) > 8   ? device::attention_decode<16>
-                      : group_of(args) > 2 ? device::attention_decode<8>
-                                           : device::attention_decode<2>;
+  const Kernel kernel = plan.chunks_per_block == 2 ? decode_kernel<2>(group_of(args))
+                                                   : decode_kernel<1>(group_of(args));
   const auto count = static_cast<std::int32_t>(args.sequences.size());
   for (std::int32_t first = 0; first < count; first += plan.wave) {
     device::AttentionParams params = attention_params(args, plan);
     params.sequences += first;
     const auto wave = static_cast<unsigned>(std::min(plan.wave, count - first));
-    const LaunchShape shape{.grid = dim3(ceil_div(plan.max_chunks, plan.chunks_per_block),
-                                         static_cast<unsigned>(args.num_kv_heads), wave),
-                            .block = dim3(32 * device::kDecodeWarps),
-                            .is_dependent = true};
+    const LaunchShape shape{
+        .grid = dim3(ceil_div(plan.max_chunks, plan.chunks_per_block),
+                     static_cast<unsigned>(args.num_kv_heads), wave),
+        .block = dim3(static_cast<unsigned>(32 * device::kDecodeWarps * plan.chunks_per_block)),
+        .is_dependent = true};
     NIBBLE_RETURN_IF_ERROR(launch("attention_decode", kernel, shape, exec, params));
     if (plan.chunks_per_block < plan.max_chunks) {
       const LaunchShape fold{.grid = dim3(static_cast<unsigned>(args.num_heads), wave),

@@ -127,7 +127,8 @@ __device__ __forceinline__ TilePlace tile_place(int block, int row_tiles, int n_
   return {first + in_group % height, in_group / height};
 }
 
-__global__ void __launch_bounds__(ManyRows::kThreads)
+// Two blocks on a multiprocessor: one multiplies while the other waits for its stage.
+__global__ void __launch_bounds__(ManyRows::kThreads, 2)
     gemm_many_rows(const GemmParams<__nv_bfloat16> params, int row_tiles, int n_tiles) {
   using Config = ManyRows;
   extern __shared__ __align__(128) unsigned char bytes[];
