@@ -34,11 +34,21 @@ struct Tool {
   std::string name;
   std::string description;
   std::string parameters_json;  ///< JSON schema of the arguments, or empty
+  bool is_strict = false;       ///< hold calls to the schema (docs/structured-output.md)
+};
+
+/// Which tools may, or must, be called.
+struct ToolChoice {
+  enum class Kind : std::uint8_t { kAuto, kNone, kRequired, kNamed };
+  Kind kind = Kind::kAuto;
+  std::string name;  ///< kNamed: exactly one call, of this tool
 };
 
 struct ChatPrompt {
   std::vector<ChatMessage> messages;
   std::vector<Tool> tools;
+  ToolChoice tool_choice;
+  bool parallel_tool_calls = true;  ///< false: at most one call
   ReasoningEffort effort = ReasoningEffort::kMedium;
   std::string current_date;  ///< YYYY-MM-DD; empty: no date line
 };
@@ -49,8 +59,19 @@ struct TokenPrompt {
   std::vector<std::int32_t> ids;
 };
 
+/// What the answer has to be: in a chat the final channel, else the whole text. Held by a mask over
+/// the tokens; a schema that cannot be held is refused (docs/structured-output.md).
+struct ResponseFormat {
+  enum class Kind : std::uint8_t { kText, kJsonObject, kJsonSchema };
+  Kind kind = Kind::kText;
+  std::string schema_json;  ///< kJsonSchema
+  std::string name;         ///< kJsonSchema, for the prompt; may be empty
+  std::string description;  ///< kJsonSchema, for the prompt; may be empty
+};
+
 struct Request {
   std::variant<ChatPrompt, TextPrompt, TokenPrompt> prompt;
+  ResponseFormat response_format;
   SamplingParams sampling;
   std::int32_t max_tokens = -1;  ///< -1: until the context is full
   bool max_tokens_must_fit =

@@ -26,9 +26,14 @@ text::Message system_message(const ChatPrompt& prompt) {
 
 class ConversationBuilder {
  public:
-  explicit ConversationBuilder(const ChatPrompt& prompt) {
+  ConversationBuilder(const ChatPrompt& prompt, const ResponseFormat& format) {
     out_.push_back(system_message(prompt));
     text::DeveloperContent developer;
+    if (format.kind == ResponseFormat::Kind::kJsonSchema) {
+      developer.response_format_name = format.name.empty() ? "response" : format.name;
+      developer.response_format_description = format.description;
+      developer.response_format_schema = format.schema_json;
+    }
     for (const ChatMessage& message : prompt.messages) {
       if (is_instruction(message) && !message.content.empty()) {
         developer.instructions += developer.instructions.empty() ? "" : "\n\n";
@@ -38,7 +43,9 @@ class ConversationBuilder {
     for (const Tool& tool : prompt.tools) {
       developer.functions.push_back({tool.name, tool.description, tool.parameters_json});
     }
-    if (!developer.instructions.empty() || !developer.functions.empty()) {
+    const bool is_empty = developer.instructions.empty() && developer.functions.empty() &&
+                          developer.response_format_name.empty();
+    if (!is_empty) {
       out_.push_back({.role = text::Role::kDeveloper, .developer = std::move(developer)});
     }
   }
@@ -111,7 +118,8 @@ class ConversationBuilder {
 
 }  // namespace
 
-Result<std::vector<text::Message>> harmony_conversation(const ChatPrompt& prompt) {
+Result<std::vector<text::Message>> harmony_conversation(const ChatPrompt& prompt,
+                                                        const ResponseFormat& format) {
   if (prompt.messages.empty()) {
     return error(Code::kInvalidArgument, "messages: want at least 1, found 0");
   }
@@ -120,7 +128,7 @@ Result<std::vector<text::Message>> harmony_conversation(const ChatPrompt& prompt
       return error(Code::kInvalidArgument, "tools[{}]: a tool without a name", index);
     }
   }
-  ConversationBuilder builder(prompt);
+  ConversationBuilder builder(prompt, format);
   for (std::size_t index = 0; index < prompt.messages.size(); ++index) {
     NIBBLE_RETURN_IF_ERROR(builder.add(prompt.messages[index], index));
   }

@@ -55,6 +55,9 @@ Result<TextModel> TextModel::load(const EngineOptions& options) {
   TextModel out;
   NIBBLE_ASSIGN_OR_RETURN(out.defaults, model::load_generation_defaults(options.model, config));
   NIBBLE_ASSIGN_OR_RETURN(out.tokenizer, load_tokenizer(options.model, config.vocab));
+  if (out.tokenizer.has_value()) {
+    out.constraints = std::make_unique<Constraints>();
+  }
   MachineFacts machine;
   probe_host(machine);
   NIBBLE_ASSIGN_OR_RETURN(
@@ -102,8 +105,9 @@ Result<std::vector<std::int32_t>> TextModel::prompt_ids(const Request& request) 
     return tokens->encode(raw->text, text::SpecialTokens::kRecognise);
   }
   NIBBLE_ASSIGN_OR_RETURN(const text::HarmonyTokens control, text::HarmonyTokens::find(*tokens));
-  NIBBLE_ASSIGN_OR_RETURN(const std::vector<text::Message> conversation,
-                          harmony_conversation(std::get<ChatPrompt>(request.prompt)));
+  NIBBLE_ASSIGN_OR_RETURN(
+      const std::vector<text::Message> conversation,
+      harmony_conversation(std::get<ChatPrompt>(request.prompt), request.response_format));
   return text::render(conversation, *tokens, control, text::RenderFor::kCompletion);
 }
 
@@ -157,6 +161,26 @@ Result<engine::TokenRequest> TextModel::token_request(const Request& request) co
   return out;
 }
 
+// An answer under rules ends by the rules' own end, so the tokens that spell it must stop
+// generation.
+Status TextModel::constrain(const Request& request, engine::TokenRequest& tokens) const {
+  NIBBLE_ASSIGN_OR_RETURN(const std::optional<ConstraintRules> rules, constraint_rules(request));
+  if (!rules) {
+    return {};
+  }
+  if (request.ignore_eos) {
+    return error(Code::kInvalidArgument,
+                 "ignore_eos: want false with response_format or tool_choice, found true");
+  }
+  NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer* known, need_tokenizer());
+  NIBBLE_ASSIGN_OR_RETURN(Constraint constraint,
+                          constraints->get(*rules, *known, defaults.eos_ids));
+  tokens.mask = std::move(constraint.mask);
+  tokens.stop_ids.insert(tokens.stop_ids.end(), constraint.end_ids.begin(),
+                         constraint.end_ids.end());
+  return {};
+}
+
 Status TextModel::check_lengths(const Request& request, std::size_t num_prompt) const {
   const std::int64_t wanted = static_cast<std::int64_t>(num_prompt) + request.max_tokens;
   if (request.max_tokens_must_fit && request.max_tokens >= 0 && wanted > info.max_model_len) {
@@ -181,6 +205,7 @@ Result<PreparedRequest> TextModel::prepare(const Request& request) const {
     };
   }
   NIBBLE_RETURN_IF_ERROR(check_lengths(request, out.tokens.prompt.size()));
+  NIBBLE_RETURN_IF_ERROR(constrain(request, out.tokens));
   return out;
 }
 

@@ -1,5 +1,5 @@
 // A loaded model with its tokenizer and defaults: what one request needs before and after the
-// engine. Everything but `engine` is immutable and may be used by any thread.
+// engine. Everything but `engine` may be used by any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api/answer.h"
+#include "api/constraints.h"
 #include "api/prompt_scores.h"
 #include "engine/token_engine.h"
 #include "model/config.h"
@@ -29,6 +30,7 @@ struct TextModel {
   EngineInfo info;
   model::GenerationDefaults defaults;
   std::optional<text::Tokenizer> tokenizer;
+  std::unique_ptr<Constraints> constraints;     // null without a tokenizer
   std::unique_ptr<engine::TokenEngine> engine;  // of one thread, apart from its `check`
 
   // As Engine::load.
@@ -46,6 +48,7 @@ struct TextModel {
   std::vector<std::int32_t> stop_ids(const Request& request) const;
   Result<AnswerFormat> answer_format(const Request& request) const;
   Result<engine::TokenRequest> token_request(const Request& request) const;
+  Status constrain(const Request& request, engine::TokenRequest& tokens) const;
   Status check_lengths(const Request& request, std::size_t num_prompt) const;
 };
 

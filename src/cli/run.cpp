@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "cli/answer.h"
@@ -22,6 +23,7 @@ struct RunFlags {
   std::string system;
   std::string date;
   std::string history;
+  std::optional<std::string> json_schema;
   bool is_raw = false;
   bool show_reasoning = false;
   bool is_json = false;
@@ -57,6 +59,11 @@ void add_flags(CLI::App& verb, RunFlags& flags) {
       ->group(kOutputGroup);
   add_texts(verb, {"--stop", "TEXT", "end the answer before TEXT; may be repeated"},
             flags.request.stop)
+      ->group(kOutputGroup);
+  add_text(
+      verb,
+      {"--json-schema", "FILE", "hold the answer to the JSON schema in FILE ('-': standard input)"},
+      flags.json_schema)
       ->group(kOutputGroup);
   add_switch(verb, "--ignore-eos", flags.request.ignore_eos, "go on after the end of the answer")
       ->group(kOutputGroup);
@@ -107,6 +114,19 @@ ChatPrompt chat_prompt(const Host& host, const RunFlags& flags) {
   return prompt;
 }
 
+Status set_format(const Host& host, const RunFlags& flags, Request& request) {
+  if (!flags.json_schema) {
+    return {};
+  }
+  Result<std::string> schema = read_input(host, *flags.json_schema);
+  if (!schema) {
+    return schema.error();
+  }
+  request.response_format.kind = ResponseFormat::Kind::kJsonSchema;
+  request.response_format.schema_json = std::move(*schema);
+  return {};
+}
+
 Status set_prompt(const Host& host, const RunFlags& flags, Request& request) {
   if (flags.input.ids) {
     request.prompt = TokenPrompt{*flags.input.ids};
@@ -132,8 +152,10 @@ Status set_prompt(const Host& host, const RunFlags& flags, Request& request) {
 
 Outcome answer_once(Host& host, const RunFlags& flags) {
   Request request = flags.request;
-  if (const Status status = set_prompt(host, flags, request); !status.ok()) {
-    return failed(status, During::kRun);
+  for (const auto set : {set_format, set_prompt}) {
+    if (const Status status = set(host, flags, request); !status.ok()) {
+      return failed(status, During::kRun);
+    }
   }
   std::unique_ptr<Session> session;
   if (Outcome opened = open_model(host, flags.model, session); !opened.is_done()) {
@@ -173,6 +195,9 @@ Outcome chat(Host& host, const RunFlags& flags) {
   }
   ChatOptions options;
   options.request = flags.request;
+  if (const Status status = set_format(host, flags, options.request); !status.ok()) {
+    return failed(status, During::kRun);
+  }
   options.request.prompt = chat_prompt(host, flags);
   options.show_reasoning = flags.show_reasoning;
   return run_chat(host, *session, options, flags.history);
@@ -202,7 +227,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
        "  nibble run -p \"Summarise this.\" -f notes.md  the text, a blank line, then the file\n"
        "  nibble run --raw -p \"Once upon a time\" -n 50\n"
        "  nibble run --raw --ids 1,2,3 -n 8            ids in, ids out: needs no tokenizer\n"
-       "  nibble run -p \"2+2?\" --json --temp 0 | jq -r .content\n"});
+       "  nibble run -p \"2+2?\" --json --temp 0 | jq -r .content\n"
+       "  nibble run -p \"Describe a cat.\" --json-schema cat.json\n"});
   auto flags = std::make_shared<RunFlags>();
   add_flags(verb, *flags);
   set_action(verb, invocation, [&invocation, flags] { return run(invocation.host, *flags); });

@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -15,17 +16,28 @@ constexpr float kImpossible = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kBits = 32;
 
 // A NaN stays, so that a broken row fails whatever is allowed of it.
+float forbidden(float logit) {
+  float result = kImpossible;
+  if (std::isnan(logit)) {
+    result = logit;
+  }
+  return result;
+}
+
+// Words are mostly all ones or all zeros: the former cost nothing, the latter are one loop without
+// branches, and in between only the zeros are looked at.
 void forbid(std::span<const std::uint32_t> allowed, std::span<float> logits) {
   for (std::size_t word = 0; word < allowed.size(); ++word) {
-    if (allowed[word] == ~std::uint32_t{0}) {
+    const std::size_t first = word * kBits;
+    const std::span<float> row = logits.subspan(first, std::min(kBits, logits.size() - first));
+    if (allowed[word] == 0) {
+      std::transform(row.begin(), row.end(), row.begin(), forbidden);
       continue;
     }
-    const std::size_t first = word * kBits;
-    const std::size_t end = std::min(first + kBits, logits.size());
-    for (std::size_t id = first; id < end; ++id) {
-      const bool is_allowed = ((allowed[word] >> (id - first)) & 1U) != 0;
-      if (!is_allowed && !std::isnan(logits[id])) {
-        logits[id] = kImpossible;
+    for (std::uint32_t zeros = ~allowed[word]; zeros != 0; zeros &= zeros - 1) {
+      const auto bit = static_cast<std::size_t>(std::countr_zero(zeros));
+      if (bit < row.size()) {
+        row[bit] = forbidden(row[bit]);
       }
     }
   }

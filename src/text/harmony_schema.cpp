@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "text/json_depth.h"
+
 namespace nibble::text {
 namespace {
 
@@ -14,30 +16,6 @@ using Json = nlohmann::ordered_json;
 
 // Recursion below is as deep as the schema, so hostile depth is refused before parsing.
 constexpr int kMaxDepth = 128;
-
-bool is_too_deep(std::string_view json) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxDepth) {
-        return true;
-      }
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
 
 const Json* find(const Json& object, const char* key) {
   if (!object.is_object()) {
@@ -321,7 +299,7 @@ std::string type_text(const Json& schema, const std::string& indent) {
 }  // namespace
 
 std::string schema_to_typescript(std::string_view json) {
-  if (is_too_deep(json)) {
+  if (is_nested_deeper(json, kMaxDepth)) {
     return "any";
   }
   const Json schema = Json::parse(json, nullptr, /*allow_exceptions=*/false);
