@@ -8,6 +8,7 @@
 #include "kernels/convert/gather_rows.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/moe.h"
+#include "kernels/moe/moe_tiles.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/quantize/quantize.h"
 #include "kernels/rope/rope_store.h"
@@ -42,6 +43,7 @@ std::vector<KernelRow> kernel_rows() {
   append("gather_rows", kernels::gather_rows_instances(), rows);
   append("gemm", kernels::gemm_instances(), rows);
   append("moe", kernels::moe_instances(), rows);
+  append("moe_tiles", kernels::moe_tiles_instances(), rows);
   append("rms_norm", kernels::rms_norm_instances(), rows);
   append("rope_store", kernels::rope_store_instances(), rows);
   append("top_k", kernels::top_k_instances(), rows);

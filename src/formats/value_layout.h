@@ -118,8 +118,15 @@ struct HopperBits {
   std::uint8_t exponent_low = 0;
   std::uint8_t mantissa = 0;
 };
-inline constexpr HopperBits kHopperBits[4] = {
-    {15, 8, 7, 6}, {12, 5, 4, 3}, {9, 2, 1, 0}, {14, 11, 10, 13}};
+// Of byte 0..3 of a word. A function, since device code has no address for a host's array.
+constexpr HopperBits hopper_bits(std::uint32_t byte) {
+  switch (byte) {
+    case 0: return {15, 8, 7, 6};
+    case 1: return {12, 5, 4, 3};
+    case 2: return {9, 2, 1, 0};
+    default: return {14, 11, 10, 13};
+  }
+}
 
 // Repacks one little-endian word of eight codes, two in each byte: even codes build the low
 // half-word, odd codes the high one, so that shifts and one mask give pairs of bf16 up to 2^126.
@@ -127,7 +134,7 @@ constexpr std::uint32_t hopper_pack_word(std::uint32_t codes) {
   std::uint32_t word = 0;
   for (std::uint32_t nibble = 0; nibble < 8; ++nibble) {
     const std::uint32_t code = codes >> (4U * nibble) & 0xFU;
-    const HopperBits bits = kHopperBits[nibble / 2];
+    const HopperBits bits = hopper_bits(nibble / 2);
     const std::uint32_t half =
         (code >> 3U & 1U) << bits.sign | (code >> 2U & 1U) << bits.exponent_high |
         (code >> 1U & 1U) << bits.exponent_low | (code & 1U) << bits.mantissa;
@@ -141,7 +148,7 @@ constexpr std::uint32_t hopper_unpack_word(std::uint32_t word) {
   std::uint32_t codes = 0;
   for (std::uint32_t nibble = 0; nibble < 8; ++nibble) {
     const std::uint32_t half = word >> (nibble % 2 * 16U);
-    const HopperBits bits = kHopperBits[nibble / 2];
+    const HopperBits bits = hopper_bits(nibble / 2);
     const std::uint32_t code =
         (half >> bits.sign & 1U) << 3U | (half >> bits.exponent_high & 1U) << 2U |
         (half >> bits.exponent_low & 1U) << 1U | (half >> bits.mantissa & 1U);

@@ -5,7 +5,12 @@
 
 namespace nibble::kernels::device {
 
-// 16 bytes, the last 16 - `bytes` of them zeros; past L1.
+// 16 bytes, past L1.
+__device__ __forceinline__ void cp_async_cg_16(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from)
+               : "memory");
+}
+// The last 16 - `bytes` of them zeros.
 __device__ __forceinline__ void cp_async_cg_16(std::uint32_t to, const void* from,
                                                std::uint32_t bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
