@@ -225,6 +225,12 @@ TEST(MoePlan, LayoutFollowsArchitectureAndNeverTheRowCount) {
     EXPECT_EQ(plan(gate_up(tokens), on("sm_120")).layout, WeightLayout::kStrided);
     EXPECT_EQ(plan(dense(tokens), on("sm_90")).layout, WeightLayout::kStrided);
   }
+  EXPECT_THAT(rule(plan(gate_up(64), on("sm_120")), "layout"), HasSubstr("sm_120 FP4: strided"));
+  DeviceLimits bare = on("sm_100");
+  bare.has_tma = false;
+  EXPECT_THAT(rule(plan(gate_up(64), bare), "layout"), HasSubstr("without TMA"));
+  EXPECT_EQ(form_name(ProductForm::kTiled), "tiled");
+  EXPECT_EQ(form_name(ProductForm::kOutputCentric), "output_centric");
 }
 
 TEST(MoePlan, TileMDoublesTheMeanUntilSixtyFourRowsAnExpert) {
@@ -382,6 +388,8 @@ TEST(MoePlan, KOf2880IsNotPadded) {
   EXPECT_EQ(plan(odd, on("sm_100")).padded_n, 5888);
   odd.n = 5760 + 160;
   EXPECT_EQ(plan(odd, on("sm_100")).padded_n, 6016);
+  odd.k = 2816;
+  EXPECT_EQ(plan(odd, on("sm_100")).padded_k, 2816);
 }
 
 // docs/routing.md has the table of bounds for 16, 32, 64 and 128 rows a block.
@@ -429,7 +437,8 @@ TEST(DeviceLimits, CapabilitiesMapToDocumentedFamilies) {
                          Row{"sm_100a", Arch::kSm100, false}, Row{"10.3", Arch::kSm100, false},
                          Row{"sm_103a", Arch::kSm100, false}, Row{"sm_110", Arch::kSm120, true},
                          Row{"sm_120", Arch::kSm120, false}, Row{"12.1", Arch::kSm120, false},
-                         Row{"sm_130", Arch::kSm120, true}, Row{"cpu", Arch::kCpu, false}}) {
+                         Row{"sm_130", Arch::kSm120, true}, Row{"11.9", Arch::kSm120, true},
+                         Row{"12.9", Arch::kSm120, false}, Row{"cpu", Arch::kCpu, false}}) {
     const Result<DeviceLimits> limits = device_limits(row.text);
     ASSERT_TRUE(limits.has_value()) << row.text;
     EXPECT_EQ(limits->arch, row.arch) << row.text;
