@@ -150,6 +150,9 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
              {"bf16", "f32"}, flags.activation)
       ->group(kModelGroup);
   add_device(app, flags.device)->group(kModelGroup);
+  add_switch(app, "--no-enable-prefix-caching", flags.forgets_prefixes,
+             "compute every prompt in full, shared beginnings included")
+      ->group(kModelGroup);
   add_switch(app, "--reference-kernels", engine.use_reference_kernels,
              "scalar reference kernels: slow, for checking")
       ->group(kModelGroup);
@@ -228,6 +231,7 @@ Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Se
   options.model = *folder;
   options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
   options.device = device_choice(flags.device);
+  options.enable_prefix_caching = !flags.forgets_prefixes;
   Result<std::unique_ptr<Session>> loaded = host.backend.load(options);
   if (!loaded) {
     return failed(loaded.error(), During::kLoad);

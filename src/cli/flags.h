@@ -52,6 +52,7 @@ struct ModelFlags {
   std::string model;
   std::string activation = "bf16";
   std::string device = "auto";
+  bool forgets_prefixes = false;
   EngineOptions engine;
 };
 void add_model_flags(CLI::App& app, ModelFlags& flags);

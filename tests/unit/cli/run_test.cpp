@@ -29,6 +29,7 @@ TEST(Run, PassesEveryFlagToTheEngine) {
                              "--activation",
                              "f32",
                              "--reference-kernels",
+                             "--no-enable-prefix-caching",
                              "-p",
                              "Hi",
                              "--temp",
@@ -71,6 +72,7 @@ TEST(Run, PassesEveryFlagToTheEngine) {
   EXPECT_EQ(options.num_threads, 3);
   EXPECT_EQ(options.activation, Activation::kF32);
   EXPECT_TRUE(options.use_reference_kernels);
+  EXPECT_FALSE(options.enable_prefix_caching);
   const Request& request = world.engine.requests.at(0);
   const SamplingParams& sampling = request.sampling;
   EXPECT_EQ(sampling.temperature, 0.7F);
