@@ -65,6 +65,23 @@ TEST(Pushdown, CompactingForgetsOnlyWhatIsOver) {
   EXPECT_TRUE(set.is_complete);
 }
 
+// The second call comes when the rule has already ended, reading nothing.
+TEST(Pushdown, ARuleThatMayBeEmptyIsCalledTwiceAtOnePlace) {
+  GrammarBuilder builder;
+  const RuleId optional = builder.add_rule();
+  builder.accept(builder.start_of(optional));
+  builder.accept(builder.add_literal(builder.start_of(optional), "x"));
+  const StateId between = builder.add_state(0);
+  const StateId end = builder.add_state(0);
+  builder.accept(end);
+  builder.add_call(builder.start_of(0), {.rule = optional, .target = between});
+  builder.add_call(between, {.rule = optional, .target = end});
+  const auto grammar = std::move(builder).build().value();
+  for (std::size_t length = 0; length < 5; ++length) {
+    EXPECT_EQ(admits(*grammar, symbols_of(std::string(length, 'x'))), length <= 2) << length;
+  }
+}
+
 TEST(Pushdown, HoldsCountersToTheirGuards) {
   GrammarBuilder builder;
   const StateId state = builder.start_of(0);
