@@ -86,6 +86,7 @@ class GptOss final : public Model {
   Status attention_block(std::size_t index);
   Status attend(std::size_t index);
   Status moe_block(std::size_t index);
+  Status sorted_experts(const LayerArrays& layer);
   Status head();
   Status finish_on_device(std::span<float> logits);
   Status norm(const float* x, const float* weight, std::int32_t rows);
@@ -165,7 +166,8 @@ Status GptOss::place_on_device() {
   const ModelArrays host = host_arrays(*weights_, inv_freq_.data());
   Arena measured;
   lay_out(measured);
-  (void)place_arrays(host, config_, measured);
+  const bool has_tiles = uses_expert_tiles(host, options_.activation);
+  (void)place_arrays(host, config_, has_tiles, measured);
   NIBBLE_ASSIGN_OR_RETURN(const std::int64_t free, device_->free_bytes());
   if (measured.bytes() > free) {
     return error(Code::kExhausted,
@@ -178,9 +180,12 @@ Status GptOss::place_on_device() {
   NIBBLE_ASSIGN_OR_RETURN(device_memory_, device_->allocate(measured.bytes()));
   Arena arena(device_memory_.data());
   lay_out(arena);
-  arrays_ = place_arrays(host, config_, arena);
+  arrays_ = place_arrays(host, config_, has_tiles, arena);
   NIBBLE_ASSIGN_OR_RETURN(Uploader uploader, Uploader::create(*device_, &pool_));
   NIBBLE_RETURN_IF_ERROR(upload_arrays(host, arrays_, config_, uploader));
+  if (has_tiles) {
+    NIBBLE_RETURN_IF_ERROR(upload_tiles(host, arrays_, config_, pool_, uploader));
+  }
   memory_.mapped_bytes = 0;
   memory_.owned_weight_bytes = uploader.bytes();
   weights_.reset();
@@ -446,6 +451,9 @@ Status GptOss::moe_block(std::size_t index) {
   if (!routed.ok()) {
     return error(routed.code(), "layer {}: {}", index, routed.message());
   }
+  if (layer.gate_up_tiles.values != nullptr) {
+    return sorted_experts(layer);
+  }
   return kernels_.moe({.x = work_.normed,
                        .ids = work_.expert_ids,
                        .weights = work_.expert_weights,
@@ -462,6 +470,34 @@ Status GptOss::moe_block(std::size_t index) {
                        .x_dtype = options_.activation,
                        .workspace = work_.scratch},
                       exec_);
+}
+
+Status GptOss::sorted_experts(const LayerArrays& layer) {
+  NIBBLE_RETURN_IF_ERROR(kernels_.sort_rows({.ids = work_.expert_ids,
+                                             .slice_offs = work_.slice_offs,
+                                             .gather = work_.gather,
+                                             .scatter = work_.scatter,
+                                             .num_tokens = rows_,
+                                             .top_k = config_.top_k,
+                                             .num_experts = config_.num_experts},
+                                            exec_));
+  return kernels_.moe_tiles({.x = reinterpret_cast<const formats::Bf16*>(work_.normed),
+                             .slice_offs = work_.slice_offs,
+                             .gather = work_.gather,
+                             .scatter = work_.scatter,
+                             .weights = work_.expert_weights,
+                             .out = work_.residual,
+                             .gate_up = layer.gate_up_tiles,
+                             .down = layer.down_tiles,
+                             .num_tokens = rows_,
+                             .hidden = config_.hidden,
+                             .intermediate = config_.intermediate,
+                             .num_experts = config_.num_experts,
+                             .top_k = config_.top_k,
+                             .alpha = config_.swiglu_alpha,
+                             .limit = config_.swiglu_limit,
+                             .workspace = work_.scratch},
+                            exec_);
 }
 
 Status GptOss::head() {

@@ -34,6 +34,8 @@ KernelTable kernel_table(KernelChoice choice) {
       .attention = &kernels::attention,
       .top_k = &kernels::top_k,
       .moe = &kernels::moe,
+      .sort_rows = &kernels::sort_rows,
+      .moe_tiles = &kernels::moe_tiles,
   };
 }
 

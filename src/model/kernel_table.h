@@ -5,8 +5,10 @@
 #include "kernels/convert/gather_rows.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/moe.h"
+#include "kernels/moe/moe_tiles.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/rope/rope_store.h"
+#include "kernels/route/sort_rows.h"
 #include "kernels/route/top_k.h"
 #include "model/model.h"
 
@@ -23,6 +25,9 @@ struct KernelTable {
   KernelFn<kernels::AttentionArgs> attention = nullptr;
   KernelFn<kernels::TopKArgs> top_k = nullptr;
   KernelFn<kernels::MoeArgs> moe = nullptr;
+  // Of models on a GPU alone.
+  KernelFn<kernels::SortRowsArgs> sort_rows = nullptr;
+  KernelFn<kernels::MoeTilesArgs> moe_tiles = nullptr;
 };
 
 KernelTable kernel_table(KernelChoice choice);

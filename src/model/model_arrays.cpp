@@ -1,10 +1,14 @@
 #include "model/model_arrays.h"
 
+#include <cmath>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
-#include "base/propagate.h"
+#include "base/error.h"
+#include "formats/expert_tiles.h"
+#include "kernels/convert/expert_tiles.h"
+#include "tensor/buffer.h"
 
 namespace nibble::model {
 namespace {
@@ -101,14 +105,137 @@ ModelArrays host_arrays(const ModelWeights& weights, const float* inv_freq) {
   return out;
 }
 
-ModelArrays place_arrays(const ModelArrays& host, const ModelConfig& config, Arena& arena) {
+bool uses_expert_tiles(const ModelArrays& host, DType activation) {
+  return activation == DType::kBF16 && !host.layers.empty() &&
+         std::holds_alternative<kernels::Mxfp4Rows>(host.layers[0].gate_up.weight) &&
+         std::holds_alternative<kernels::Mxfp4Rows>(host.layers[0].down.weight);
+}
+
+namespace {
+
+struct TileShape {
+  std::int64_t rows = 0;  // of one expert
+  std::int64_t cols = 0;
+  formats::ExpertTileExtent extent;
+};
+
+TileShape tile_shape(std::int64_t rows, std::int64_t cols) {
+  return {rows, cols,
+          formats::expert_tile_extent(formats::LogicalRows(rows), formats::LogicalCols(cols))};
+}
+TileShape gate_up_shape(const ModelConfig& config) {
+  return tile_shape(2 * std::int64_t{config.intermediate}, config.hidden);
+}
+TileShape down_shape(const ModelConfig& config) {
+  return tile_shape(config.hidden, config.intermediate);
+}
+
+kernels::Mxfp4Tiles place_tiles(const TileShape& shape, std::int32_t num_experts,
+                                kernels::ExpertMatrix& rows, Arena& arena) {
+  rows.weight = kernels::Mxfp4Rows{};
+  return {.values = arena.take<std::uint8_t>(num_experts * shape.extent.value_bytes()),
+          .scales = arena.take<std::uint8_t>(num_experts * shape.extent.scale_bytes()),
+          .factors = arena.take<float>(num_experts)};
+}
+
+// One matrix of one layer.
+class TilePacker {
+ public:
+  TilePacker(const TileShape& shape, std::int32_t num_experts)
+      : shape_(shape),
+        num_experts_(num_experts),
+        values_(static_cast<std::size_t>(num_experts * shape.extent.value_bytes())),
+        scales_(static_cast<std::size_t>(num_experts * shape.extent.scale_bytes())),
+        factors_(static_cast<std::size_t>(num_experts)),
+        statuses_(static_cast<std::size_t>(num_experts)) {}
+
+  Status upload(const kernels::ExpertMatrix& matrix, const kernels::Mxfp4Tiles& to,
+                ThreadPool& pool, Uploader& uploader) {
+    const auto& rows = std::get<kernels::Mxfp4Rows>(matrix.weight);
+    pool.run_split(num_experts_, 1, [&](int /*worker*/, Range experts) {
+      for (std::int64_t expert = experts.begin; expert < experts.end; ++expert) {
+        pack(rows, expert);
+      }
+    });
+    for (const Status& status : statuses_) {
+      NIBBLE_RETURN_IF_ERROR(Status(status));
+    }
+    NIBBLE_RETURN_IF_ERROR(copy(to.values, values_, uploader));
+    NIBBLE_RETURN_IF_ERROR(copy(to.scales, scales_, uploader));
+    return copy(to.factors, factors_, uploader);
+  }
+
+ private:
+  void pack(const kernels::Mxfp4Rows& rows, std::int64_t expert) {
+    const auto at = static_cast<std::size_t>(expert);
+    const std::int64_t blocks = shape_.rows * shape_.cols / 32;
+    Result<std::int32_t> exponent = kernels::pack_expert_tiles(
+        {.blocks = rows.blocks + expert * blocks * 16,
+         .scales = rows.scales + expert * blocks,
+         .rows = formats::LogicalRows(shape_.rows),
+         .cols = formats::LogicalCols(shape_.cols)},
+        {.values = values_.data() + expert * shape_.extent.value_bytes(),
+         .scales = scales_.data() + expert * shape_.extent.scale_bytes()});
+    if (exponent) {
+      factors_[at] = std::ldexp(1.0F, *exponent);
+    } else {
+      statuses_[at] = exponent.error();
+    }
+  }
+  template <typename T>
+  static Status copy(const T* to, const Buffer<T>& from, Uploader& uploader) {
+    return uploader.copy(const_cast<T*>(to), from.data(),
+                         static_cast<std::int64_t>(from.size_bytes()));
+  }
+
+  TileShape shape_;
+  std::int32_t num_experts_;
+  Buffer<std::uint8_t> values_;
+  Buffer<std::uint8_t> scales_;
+  Buffer<float> factors_;
+  std::vector<Status> statuses_;
+};
+
+}  // namespace
+
+ModelArrays place_arrays(const ModelArrays& host, const ModelConfig& config, bool has_tiles,
+                         Arena& arena) {
   ModelArrays out = host;
-  const auto place = [&](const void*& pointer, std::int64_t bytes) {
-    std::byte* const there = arena.take<std::byte>(bytes);
-    pointer = pointer == nullptr ? nullptr : there;
-  };
-  Walk(config, place).model(out);
+  for (LayerArrays& layer : out.layers) {
+    if (has_tiles) {
+      layer.gate_up_tiles =
+          place_tiles(gate_up_shape(config), config.num_experts, layer.gate_up, arena);
+      layer.down_tiles = place_tiles(down_shape(config), config.num_experts, layer.down, arena);
+    }
+  }
+  Walk(config, [&](const void*& pointer, std::int64_t bytes) {
+    if (pointer != nullptr) {
+      pointer = arena.take<std::byte>(bytes);
+    }
+  }).model(out);
+  for (LayerArrays& layer : out.layers) {
+    layer.gate_up_tiles.bias = layer.gate_up.bias;
+    layer.down_tiles.bias = layer.down.bias;
+  }
   return out;
+}
+
+Status upload_tiles(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
+                    ThreadPool& pool, Uploader& uploader) {
+  TilePacker gate_up(gate_up_shape(config), config.num_experts);
+  TilePacker down(down_shape(config), config.num_experts);
+  for (std::size_t layer = 0; layer < host.layers.size(); ++layer) {
+    Status status = gate_up.upload(host.layers[layer].gate_up, device.layers[layer].gate_up_tiles,
+                                   pool, uploader);
+    if (status.ok()) {
+      status =
+          down.upload(host.layers[layer].down, device.layers[layer].down_tiles, pool, uploader);
+    }
+    if (!status.ok()) {
+      return error(status.code(), "layer {}: {}", layer, status.message());
+    }
+  }
+  return uploader.finish();
 }
 
 Status upload_arrays(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
@@ -123,7 +250,7 @@ Status upload_arrays(const ModelArrays& host, const ModelArrays& device, const M
   walked = device;
   Walk(config, [&](const void*& pointer, std::int64_t /*bytes*/) {
     const auto& [from, bytes] = sources[next++];
-    if (status.ok() && from != nullptr) {
+    if (status.ok() && from != nullptr && pointer != nullptr) {
       status = uploader.copy(const_cast<void*>(pointer), from, bytes);
     }
   }).model(walked);

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "kernels/moe/moe.h"
+#include "kernels/moe/moe_tiles.h"
 #include "model/config.h"
 #include "model/model_weights.h"
 #include "nibble/status.h"
@@ -28,6 +30,9 @@ struct LayerArrays {
   const float* router_bias = nullptr;
   kernels::ExpertMatrix gate_up;
   kernels::ExpertMatrix down;
+  // On a device that multiplies expert tiles: these instead of the rows of `gate_up` and `down`.
+  kernels::Mxfp4Tiles gate_up_tiles;
+  kernels::Mxfp4Tiles down_tiles;
 };
 
 struct ModelArrays {
@@ -41,12 +46,21 @@ struct ModelArrays {
 // The arrays as they lie in `weights`, which must stay; so must `inv_freq`.
 ModelArrays host_arrays(const ModelWeights& weights, const float* inv_freq);
 
-// The same arrays in the memory of `arena`. With an arena that only measures, nothing but its size
-// is of use.
-ModelArrays place_arrays(const ModelArrays& host, const ModelConfig& config, Arena& arena);
+// Whether experts become tiles on a device: MXFP4 with bf16 activations.
+bool uses_expert_tiles(const ModelArrays& host, DType activation);
+
+// The same arrays in the memory of `arena`, experts as tiles if wanted. With an arena that only
+// measures, nothing but its size is of use.
+ModelArrays place_arrays(const ModelArrays& host, const ModelConfig& config, bool has_tiles,
+                         Arena& arena);
 
 // Fills what `place_arrays` placed.
 Status upload_arrays(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
                      Uploader& uploader);
+
+// Packs experts on the workers of `pool` and fills their tiles. kUnsupported, naming the layer,
+// when scales of one expert lie too far apart for tiles.
+Status upload_tiles(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
+                    ThreadPool& pool, Uploader& uploader);
 
 }  // namespace nibble::model

@@ -4,6 +4,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/moe/moe.h"
+#include "kernels/moe/moe_tiles.h"
 
 namespace nibble::model {
 namespace {
@@ -32,9 +33,15 @@ std::int64_t scratch_bytes(const ModelConfig& config, const ModelOptions& option
                              .num_experts = config.num_experts,
                              .top_k = config.top_k,
                              .x_dtype = options.activation};
-  return std::max(kernels::attention_workspace_bytes(attention, options.max_batch_tokens,
-                                                     options.max_position, exec),
-                  kernels::moe_workspace_bytes(moe, options.max_batch_tokens));
+  const kernels::MoeTilesArgs tiles{.num_tokens = options.max_batch_tokens,
+                                    .hidden = config.hidden,
+                                    .intermediate = config.intermediate,
+                                    .num_experts = config.num_experts,
+                                    .top_k = config.top_k};
+  return std::max({kernels::attention_workspace_bytes(attention, options.max_batch_tokens,
+                                                      options.max_position, exec),
+                   kernels::moe_workspace_bytes(moe, options.max_batch_tokens),
+                   exec.device == nullptr ? 0 : kernels::moe_tiles_workspace_bytes(tiles)});
 }
 
 }  // namespace
@@ -81,6 +88,9 @@ Workspace Workspace::lay_out(const ModelConfig& config, const ModelOptions& opti
     out.scratch = {scratch_at, static_cast<std::size_t>(scratch)};
   }
   if (exec.device != nullptr) {
+    out.slice_offs = arena.take<std::int32_t>(config.num_experts + 1);
+    out.gather = arena.take<std::int32_t>(tokens * config.top_k);
+    out.scatter = arena.take<std::int32_t>(tokens * config.top_k);
     out.logits = arena.take<float>(logit_rows * config.vocab);
     out.bad_rows = arena.take<std::int32_t>(config.num_layers);
   }

@@ -38,8 +38,11 @@ struct Workspace {
   float* logit_inputs = nullptr;       // [logit rows, hidden]
   std::span<std::byte> scratch;        // attention and moe, one after the other
   // On a device only: the host's are the caller's, and its kernels report bad rows at once.
-  float* logits = nullptr;           // [logit rows, vocab]
-  std::int32_t* bad_rows = nullptr;  // [layers]: first row that the router refused
+  std::int32_t* slice_offs = nullptr;  // [experts + 1]: routed rows sorted by expert
+  std::int32_t* gather = nullptr;      // [tokens, top_k]
+  std::int32_t* scatter = nullptr;     // likewise
+  float* logits = nullptr;             // [logit rows, vocab]
+  std::int32_t* bad_rows = nullptr;    // [layers]: first row that the router refused
 
   // `exec` says where the kernels run.
   static Workspace lay_out(const ModelConfig& config, const ModelOptions& options, const Exec& exec,
