@@ -18,7 +18,7 @@ ALLOWED = {
     "api": {"base", "formats", "tensor", "kernels", "comm", "weights", "text", "grammar", "model", "engine"},
     "server": {"base", "api/commands"},
     "client": {"base", "text"},
-    "cli": {"base", "api/commands", "client", "text"},
+    "cli": {"base", "api/commands", "client", "server", "text"},
 }
 # Layers that may include the public headers; the others see `nibble/status.h` only.
 PUBLIC_USERS = {"api", "server", "cli"}

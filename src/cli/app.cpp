@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cli/config_file.h"
 #include "cli/help.h"
 #include "cli/parse.h"
 #include "cli/verbs.h"
@@ -20,9 +21,10 @@
 namespace nibble::cli {
 namespace {
 
-constexpr std::array kVerbs = {&add_run,      &add_score,       &add_tokenize,   &add_bench,
-                               &add_doctor,   &add_inspect,     &add_make_model, &add_plan,
-                               &add_quantize, &add_bench_serve, &add_verify,     &add_generate};
+constexpr std::array kVerbs = {&add_run,     &add_serve,    &add_score,       &add_tokenize,
+                               &add_bench,   &add_doctor,   &add_inspect,     &add_make_model,
+                               &add_plan,    &add_quantize, &add_bench_serve, &add_verify,
+                               &add_generate};
 
 // CLI11 takes a short flag to be one letter; these are typed by users of other engines.
 struct Rewriting {
@@ -210,7 +212,9 @@ int run_program(std::vector<std::string> arguments, Host& host) {
   Invocation invocation{host, {}};
   CLI::App app;
   build(app, invocation);
-  Outcome outcome = parse(app, arguments, host.out);
+  const Status expanded = expand_config(arguments);
+  Outcome outcome =
+      expanded.ok() ? parse(app, arguments, host.out) : failed(expanded, During::kRun);
   if (outcome.is_done() && invocation.action) {
     outcome = invocation.action();
   }

@@ -49,7 +49,8 @@ Backend engine_backend() {
           &commands::quantize,
           &commands::verify,
           &capabilities,
-          &commands::bench};
+          &commands::bench,
+          &server::serve};
 }
 
 }  // namespace nibble::cli

@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "nibble/capabilities.h"
 #include "nibble/engine.h"
+#include "server/serve.h"
 
 namespace nibble::cli {
 
@@ -54,9 +55,10 @@ struct Backend {
   std::function<Status(const commands::BenchOptions&,
                        const std::function<bool(const commands::BenchRow&)>&)>
       bench;
+  std::function<server::ServeOutcome(const server::ServeOptions&, std::FILE* log)> serve;
 };
 
-// The real one: nibble::Engine and api/commands.
+// The real one: nibble::Engine, api/commands and the server.
 Backend engine_backend();
 
 struct Host {

@@ -34,8 +34,10 @@ struct FakeEngine {
   commands::QuantizeReport conversion;
   std::vector<commands::BenchRow> bench_rows;
   Status bench_status;
+  server::ServeOutcome serve_outcome;
 
   // What it was asked.
+  std::vector<server::ServeOptions> served;
   std::vector<EngineOptions> loads;
   std::vector<Request> requests;
   std::vector<ScoreRequest> scores;
@@ -230,6 +232,11 @@ class World {
                 EXPECT_TRUE(on_row(row));
               }
               return engine.bench_status;
+            },
+        .serve =
+            [this](const server::ServeOptions& options, std::FILE*) {
+              engine.served.push_back(options);
+              return engine.serve_outcome;
             }};
   }
 

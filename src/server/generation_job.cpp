@@ -1,0 +1,283 @@
+#include "server/generation_job.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "server/tool_filter.h"
+
+namespace nibble::server {
+namespace {
+
+const char* name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kToolCalls: return "tool_calls";
+    case FinishReason::kCancelled: return "cancelled";
+  }
+  return "stop";
+}
+
+// Everything but the sinks runs on the exchange's executor.
+class RunningJob : public std::enable_shared_from_this<RunningJob> {
+ public:
+  RunningJob(const Call& call, GenerationJob job)
+      : context_(call.context),
+        loaded_(call.loaded),
+        exchange_(call.exchange),
+        path_(call.request.path),
+        job_(std::move(job)),
+        responses_(job_.requests.size()) {}
+
+  void start();
+  std::function<void()> canceller() {
+    return [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        self->exchange_->post([self] {
+          self->is_cancelled_ = true;
+          self->cancel_all();
+        });
+      }
+    };
+  }
+
+ private:
+  RequestSink sink(std::size_t choice, const Request& request);
+  void on_delta(std::size_t choice, const Delta& delta);
+  void on_end(std::size_t choice, Result<Response> result);
+  void complete();
+  void fail(const ApiError& error);
+  void cancel_all();
+  void send(const std::string& events) { exchange_->send(events); }
+  void log(int status) const;
+
+  ApiContext& context_;
+  Loaded& loaded_;
+  ExchangePtr exchange_;
+  std::string path_;
+  GenerationJob job_;
+  std::vector<std::optional<Response>> responses_;
+  std::vector<RequestId> ids_;
+  std::size_t num_ended_ = 0;
+  bool is_begun_ = false;      // the head of the stream is sent
+  bool is_cancelled_ = false;  // on request, not by the service
+  bool is_over_ = false;
+};
+
+void RunningJob::start() {
+  // Ends may be posted while this still submits; they run after it, on the same executor.
+  for (std::size_t choice = 0; choice < job_.requests.size(); ++choice) {
+    Request& request = job_.requests[choice];
+    RequestSink where = sink(choice, request);
+    const Result<RequestId> id = loaded_.host->submit(std::move(request), std::move(where));
+    if (!id) {
+      fail(from_status(id.error()));
+      return;
+    }
+    ids_.push_back(*id);
+  }
+  exchange_->when_gone([self = shared_from_this()] {
+    if (!std::exchange(self->is_over_, true)) {
+      self->cancel_all();
+      std::string unsent;
+      self->job_.form->fail({499, "the client left"}, unsent);  // some keep what they made
+      self->log(499);
+    }
+  });
+  exchange_->when_late(context_.options.request_timeout, [self = shared_from_this()] {
+    self->fail(
+        {504, "the request took longer than the server allows", "timeout_error", "", "timeout"});
+  });
+  if (job_.is_stream) {
+    is_begun_ = true;
+    exchange_->begin_stream(
+        {.content_type = "text/event-stream; charset=utf-8",
+         .headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}}});
+    std::string events;
+    job_.form->begin(events);
+    send(events);
+  }
+}
+
+RequestSink RunningJob::sink(std::size_t choice, const Request& request) {
+  RequestSink out;
+  std::shared_ptr<ToolFilter> filter;
+  if (job_.checks_tool_names) {
+    filter = std::make_shared<ToolFilter>(std::get<ChatPrompt>(request.prompt).tools);
+  }
+  const bool is_wanted = job_.is_stream || job_.needs_deltas;
+  if (is_wanted || filter != nullptr) {
+    out.on_delta = [self = shared_from_this(), choice, filter, is_wanted](const Delta& delta) {
+      Delta passed = delta;
+      if ((filter == nullptr || filter->pass(passed)) && is_wanted) {
+        self->exchange_->post(
+            [self, choice, passed = std::move(passed)] { self->on_delta(choice, passed); });
+      }
+      return true;
+    };
+  }
+  out.on_token = [metrics = loaded_.metrics.get()](std::int32_t count, double gap_ms) {
+    metrics->on_token(count, gap_ms);
+  };
+  out.on_end = [self = shared_from_this(), choice, filter](Result<Response> result) {
+    self->loaded_.metrics->on_end(result);
+    if (filter != nullptr && result) {
+      filter->pass(*result);
+    }
+    // Posted work must be copyable.
+    auto shared = std::make_shared<Result<Response>>(std::move(result));
+    self->exchange_->post([self, choice, shared] { self->on_end(choice, std::move(*shared)); });
+  };
+  return out;
+}
+
+void RunningJob::on_delta(std::size_t choice, const Delta& delta) {
+  if (!is_over_) {
+    std::string events;
+    job_.form->delta(choice, delta, events);
+    if (is_begun_) {
+      send(events);
+    }
+  }
+}
+
+void RunningJob::on_end(std::size_t choice, Result<Response> result) {
+  if (is_over_) {
+    return;
+  }
+  if (!result) {
+    fail(from_status(result.error()));
+    return;
+  }
+  if (result->finish_reason == FinishReason::kCancelled && !is_cancelled_) {
+    fail({503, "the server is shutting down", "unavailable_error", "", "shutting_down"});
+    return;
+  }
+  responses_[choice] = std::move(*result);
+  if (is_begun_) {
+    std::string events;
+    job_.form->end(choice, *responses_[choice], events);
+    send(events);
+  }
+  if (++num_ended_ == responses_.size()) {
+    complete();
+  }
+}
+
+void RunningJob::complete() {
+  is_over_ = true;
+  std::vector<Response> responses;
+  responses.reserve(responses_.size());
+  for (auto& response : responses_) {
+    responses.push_back(*response);
+  }
+  if (is_begun_) {
+    std::string events;
+    job_.form->finish(responses, events);
+    send(events);
+    exchange_->end_stream();
+  } else {
+    exchange_->reply({.body = dump(job_.form->whole(responses))});
+  }
+  log(200);
+}
+
+void RunningJob::fail(const ApiError& error) {
+  if (std::exchange(is_over_, true)) {
+    return;
+  }
+  cancel_all();
+  if (is_begun_) {
+    std::string events;
+    job_.form->fail(error, events);
+    send(events);
+    exchange_->end_stream();
+  } else {
+    exchange_->reply(job_.form->refusal(error));
+  }
+  log(error.status);
+}
+
+void RunningJob::cancel_all() {
+  for (const RequestId id : ids_) {
+    loaded_.host->cancel(id);
+  }
+}
+
+void RunningJob::log(int status) const {
+  if (!context_.options.logs_requests) {
+    return;
+  }
+  Usage usage;
+  Timings timings;
+  std::string finish;
+  std::int64_t seed = 0;
+  for (const auto& response : responses_) {
+    if (response.has_value()) {
+      usage.prompt_tokens = std::max(usage.prompt_tokens, response->usage.prompt_tokens);
+      usage.cached_tokens = std::max(usage.cached_tokens, response->usage.cached_tokens);
+      usage.completion_tokens += response->usage.completion_tokens;
+      timings.queue_ms = std::max(timings.queue_ms, response->timings.queue_ms);
+      timings.prefill_ms = std::max(timings.prefill_ms, response->timings.prefill_ms);
+      timings.decode_ms = std::max(timings.decode_ms, response->timings.decode_ms);
+      finish += (finish.empty() ? "" : ",") + std::string(name_of(response->finish_reason));
+      seed =
+          static_cast<std::int64_t>(responses_.front().has_value() ? responses_.front()->seed : 0);
+    }
+  }
+  context_.log.write(status < 500 ? LogLevel::kInfo : LogLevel::kWarning, "request",
+                     {{"id", exchange_->request_id},
+                      {"path", path_},
+                      {"status", std::int64_t{status}},
+                      {"stream", std::int64_t{job_.is_stream}},
+                      {"choices", static_cast<std::int64_t>(responses_.size())},
+                      {"prompt_tokens", std::int64_t{usage.prompt_tokens}},
+                      {"cached_tokens", std::int64_t{usage.cached_tokens}},
+                      {"completion_tokens", std::int64_t{usage.completion_tokens}},
+                      {"queue_ms", timings.queue_ms},
+                      {"prefill_ms", timings.prefill_ms},
+                      {"decode_ms", timings.decode_ms},
+                      {"finish", finish},
+                      {"seed", seed}});
+}
+
+}  // namespace
+
+void run_job(const Call& call, GenerationJob job) {
+  const auto made = std::move(job.when_made);
+  const auto running = std::make_shared<RunningJob>(call, std::move(job));
+  if (made) {
+    made(running->canceller());
+  }
+  running->start();
+}
+
+void append_event(const Json& data, std::string& out) {
+  out.append("data: ").append(dump(data)).append("\n\n");
+}
+
+void append_named_event(std::string_view name, const Json& data, std::string& out) {
+  out.append("event: ").append(name).append("\n");
+  append_event(data, out);
+}
+
+Json receipt_json(const std::string& request_id, const std::vector<Response>& responses) {
+  Json choices = Json::array();
+  for (const Response& response : responses) {
+    choices.push_back({{"queue_ms", response.timings.queue_ms},
+                       {"prefill_ms", response.timings.prefill_ms},
+                       {"decode_ms", response.timings.decode_ms},
+                       {"prompt_tokens", response.usage.prompt_tokens},
+                       {"cached_tokens", response.usage.cached_tokens},
+                       {"completion_tokens", response.usage.completion_tokens},
+                       {"finish_reason", name_of(response.finish_reason)},
+                       {"stop_string", response.stop_string},
+                       {"seed", response.seed}});
+  }
+  return {{"request_id", request_id}, {"choices", choices}};
+}
+
+}  // namespace nibble::server

@@ -1,0 +1,376 @@
+// POST /v1/messages and /v1/messages/count_tokens: Anthropic's form.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "server/chat_body.h"
+#include "server/generation_job.h"
+#include "server/request_body.h"
+#include "server/usage.h"
+
+namespace nibble::server {
+namespace {
+
+const char* stop_reason(const Response& response) {
+  switch (response.finish_reason) {
+    case FinishReason::kLength: return "max_tokens";
+    case FinishReason::kToolCalls: return "tool_use";
+    case FinishReason::kStop:
+    case FinishReason::kCancelled: break;
+  }
+  return response.stop_string.empty() ? "end_turn" : "stop_sequence";
+}
+
+const char* error_type(int status) {
+  switch (status) {
+    case 400: return "invalid_request_error";
+    case 401: return "authentication_error";
+    case 404: return "not_found_error";
+    case 503: return "overloaded_error";
+    default: return "api_error";
+  }
+}
+
+Json error_of(const ApiError& error) {
+  return {{"type", "error"},
+          {"error", {{"type", error_type(error.status)}, {"message", error.message}}}};
+}
+
+HttpReply refusal_of(const ApiError& error) {
+  HttpReply reply = error_reply(error);
+  reply.body = dump(error_of(error));
+  return reply;
+}
+
+// Anthropic's calls have an object where the model wrote a text.
+Json input_of(const std::string& arguments) {
+  Json input = arguments.empty() ? Json::object() : Json::parse(arguments, nullptr, false);
+  return input.is_object() ? input : Json({{"arguments", arguments}});
+}
+
+// Blocks follow each other: one is open at a time.
+class MessageForm final : public AnswerForm {
+ public:
+  MessageForm(std::string model, bool shows_thinking, std::int32_t num_prompt)
+      : model_(std::move(model)),
+        id_(new_id("msg_")),
+        shows_thinking_(shows_thinking),
+        num_prompt_(num_prompt) {}
+
+  void begin(std::string& out) override {
+    Json message = head();
+    message["content"] = Json::array();
+    message["stop_reason"] = nullptr;
+    message["stop_sequence"] = nullptr;
+    message["usage"] = {{"input_tokens", num_prompt_}, {"output_tokens", 0}};
+    event({{"type", "message_start"}, {"message", std::move(message)}}, out);
+  }
+
+  void delta(std::size_t /*choice*/, const Delta& delta, std::string& out) override {
+    switch (delta.kind) {
+      case Delta::Kind::kReasoning:
+        if (shows_thinking_) {
+          open("thinking", {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}}, out);
+          append("thinking_delta", "thinking", delta.text, out);
+        }
+        break;
+      case Delta::Kind::kContent:
+        open("text", {{"type", "text"}, {"text", ""}}, out);
+        append("text_delta", "text", delta.text, out);
+        break;
+      case Delta::Kind::kToolCallBegin:
+        close(out);
+        open("tool_use",
+             {{"type", "tool_use"},
+              {"id", delta.tool_id},
+              {"name", delta.text},
+              {"input", Json::object()}},
+             out);
+        break;
+      case Delta::Kind::kToolCallArguments:
+        append("input_json_delta", "partial_json", delta.text, out);
+        break;
+      case Delta::Kind::kTokens: break;
+    }
+  }
+
+  void end(std::size_t /*choice*/, const Response& response, std::string& out) override {
+    close(out);
+    event({{"type", "message_delta"}, {"delta", ending(response)}, {"usage", usage_of(response)}},
+          out);
+    event({{"type", "message_stop"}}, out);
+  }
+
+  void finish(const std::vector<Response>& /*responses*/, std::string& /*out*/) override {}
+
+  void fail(const ApiError& error, std::string& out) override { event(error_of(error), out); }
+
+  Json whole(const std::vector<Response>& responses) override {
+    std::string ignored;
+    close(ignored);
+    Json out = head();
+    out["content"] = blocks_;
+    out.update(ending(responses.front()));
+    out["usage"] = usage_of(responses.front());
+    return out;
+  }
+
+  HttpReply refusal(const ApiError& error) override { return refusal_of(error); }
+
+ private:
+  static void event(const Json& data, std::string& out) {
+    append_named_event(data["type"].get_ref<const std::string&>(), data, out);
+  }
+
+  Json head() const {
+    return {{"id", id_}, {"type", "message"}, {"role", "assistant"}, {"model", model_}};
+  }
+
+  static Json ending(const Response& response) {
+    return {{"stop_reason", stop_reason(response)},
+            {"stop_sequence", response.stop_string.empty() ? Json() : Json(response.stop_string)}};
+  }
+
+  static Json usage_of(const Response& response) {
+    return {{"input_tokens", response.usage.prompt_tokens - response.usage.cached_tokens},
+            {"cache_creation_input_tokens", 0},
+            {"cache_read_input_tokens", response.usage.cached_tokens},
+            {"output_tokens", response.usage.completion_tokens}};
+  }
+
+  void open(const std::string& type, Json block, std::string& out) {
+    if (open_ == type) {
+      return;
+    }
+    close(out);
+    open_ = type;
+    event({{"type", "content_block_start"}, {"index", blocks_.size()}, {"content_block", block}},
+          out);
+    blocks_.push_back(std::move(block));
+  }
+
+  void append(const char* type, const char* field, const std::string& text, std::string& out) {
+    text_ += text;
+    event({{"type", "content_block_delta"},
+           {"index", blocks_.size() - 1},
+           {"delta", {{"type", type}, {field, text}}}},
+          out);
+  }
+
+  void close(std::string& out) {
+    if (open_.empty()) {
+      return;
+    }
+    Json& block = blocks_.back();
+    if (open_ == "tool_use") {
+      block["input"] = input_of(text_);
+    } else {
+      block[open_] = text_;
+    }
+    event({{"type", "content_block_stop"}, {"index", blocks_.size() - 1}}, out);
+    open_.clear();
+    text_.clear();
+  }
+
+  std::string model_;
+  std::string id_;
+  bool shows_thinking_ = false;
+  std::int32_t num_prompt_ = 0;
+  Json blocks_ = Json::array();
+  std::string open_;  // type of the last block, while it is open
+  std::string text_;  // of that block so far
+};
+
+// One message of Anthropic's is several of ours: results of tools come before what the user says.
+void read_block(Fields& block, ChatMessage& message, ChatPrompt& prompt) {
+  const std::string type = block.required_text("type");
+  if (type == "text") {
+    message.content += block.required_text("text");
+  } else if (type == "thinking") {
+    message.reasoning += block.required_text("thinking");
+  } else if (type == "redacted_thinking") {
+    return;
+  } else if (type == "tool_use") {
+    const Json* input = block.object("input");
+    message.tool_calls.push_back({.id = block.required_text("id"),
+                                  .name = block.required_text("name"),
+                                  .arguments = input == nullptr ? "{}" : dump(*input)});
+  } else if (type == "tool_result") {
+    ChatMessage result{.role = ChatRole::kTool, .content = read_content(block, "content")};
+    result.tool_call_id = block.required_text("tool_use_id");
+    prompt.messages.push_back(std::move(result));
+  } else {
+    block.fail("type", "text, thinking, tool_use or tool_result");
+  }
+}
+
+void read_turn(Fields& fields, ChatPrompt& prompt, std::optional<ApiError>& fault) {
+  const auto role = fields.choice("role", {"user", "assistant"});
+  ChatMessage message{.role = role == "assistant" ? ChatRole::kAssistant : ChatRole::kUser};
+  const Json* content = fields.any("content");
+  if (!role.has_value()) {
+    fields.fail("role", "user or assistant");
+  } else if (content == nullptr || !content->is_array()) {
+    message.content = fields.required_text("content");
+    prompt.messages.push_back(std::move(message));
+    return;
+  }
+  for (std::size_t i = 0; !fault.has_value() && content != nullptr && i < content->size(); ++i) {
+    const std::string path = fmt::format("{}[{}]", fields.path("content"), i);
+    if (!(*content)[i].is_object()) {
+      fields.refuse(
+          bad_request(path, fmt::format("{}: want a block, found {}", path, shown((*content)[i]))));
+      return;
+    }
+    Fields block((*content)[i], path + ".", fault);
+    read_block(block, message, prompt);
+  }
+  if (!message.content.empty() || !message.tool_calls.empty()) {
+    prompt.messages.push_back(std::move(message));
+  }
+}
+
+void read_turns(Fields& fields, ChatPrompt& prompt) {
+  const std::string system = read_content(fields, "system");
+  if (!system.empty()) {
+    prompt.messages.push_back({.role = ChatRole::kSystem, .content = system});
+  }
+  const Json* messages = fields.array("messages");
+  if (messages == nullptr || messages->empty()) {
+    fields.fail("messages", "an array of at least 1 message");
+    return;
+  }
+  std::optional<ApiError> fault;
+  for (std::size_t i = 0; !fault.has_value() && i < messages->size(); ++i) {
+    if (!(*messages)[i].is_object()) {
+      fields.fail("messages", "an array of objects");
+      return;
+    }
+    Fields turn((*messages)[i], fmt::format("messages[{}].", i), fault);
+    read_turn(turn, prompt, fault);
+  }
+  if (fault.has_value()) {
+    fields.refuse(*fault);
+  }
+}
+
+void read_message_tools(Fields& fields, ChatPrompt& prompt) {
+  const Json* tools = fields.array("tools");
+  std::optional<ApiError> fault;
+  for (std::size_t i = 0; tools != nullptr && !fault.has_value() && i < tools->size(); ++i) {
+    if (!(*tools)[i].is_object()) {
+      fields.fail("tools", "an array of objects");
+      return;
+    }
+    Fields one((*tools)[i], fmt::format("tools[{}].", i), fault);
+    Tool tool{.name = one.required_text("name"),
+              .description = one.text("description").value_or("")};
+    if (!is_tool_name(tool.name)) {
+      one.fail("name", "1 to 64 letters, digits, '_', '-' or '.'");
+    }
+    const Json* schema = one.object("input_schema");
+    tool.parameters_json = schema == nullptr ? "" : dump(*schema);
+    prompt.tools.push_back(std::move(tool));
+  }
+  if (fault.has_value()) {
+    fields.refuse(*fault);
+  }
+  const Json* choice = fields.object("tool_choice");
+  const Json type = choice == nullptr ? Json("auto") : choice->value("type", Json());
+  if (type == "none") {
+    prompt.tools.clear();
+  } else if (type == "any") {
+    prompt.tool_choice.kind = ToolChoice::Kind::kRequired;
+  } else if (type == "tool") {
+    const Json name = choice->value("name", Json());
+    prompt.tool_choice = {ToolChoice::Kind::kNamed,
+                          name.is_string() ? name.get<std::string>() : ""};
+  } else if (type != "auto") {
+    fields.fail("tool_choice", "an object of type auto, any, tool or none");
+  }
+  if (choice != nullptr && choice->value("disable_parallel_tool_use", Json()) == true) {
+    prompt.parallel_tool_calls = false;
+  }
+}
+
+// False: the refusal is sent.
+bool read_conversation(const Call& call, Fields& fields, Request& request) {
+  auto& prompt = request.prompt.emplace<ChatPrompt>();
+  read_model(fields, call.context);
+  read_turns(fields, prompt);
+  read_message_tools(fields, prompt);
+  read_template(fields, prompt);
+  return !fields.failed();
+}
+
+bool read_json(const Call& call, Json& body) {
+  ApiError error;
+  if (!parse_body(call.request.body, body, error)) {
+    call.exchange->reply(refusal_of(error));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void messages(const Call& call) {
+  Json body;
+  if (!read_json(call, body)) {
+    return;
+  }
+  std::optional<ApiError> fault;
+  Fields fields(body, "", fault);
+  Request request;
+  (void)read_conversation(call, fields, request);
+  if (body.contains("stop_sequences")) {
+    body["stop"] = body["stop_sequences"];
+  }
+  read_sampling(fields, request);
+  if (!fields.has("max_tokens")) {
+    fields.fail("max_tokens", "a whole number from 1");
+  }
+  read_max_tokens(fields, {"max_tokens"}, 1, request);
+  const Json* thinking = fields.object("thinking");
+  const bool shows_thinking =
+      thinking != nullptr && thinking->value("type", Json()) != Json("disabled");
+  const bool is_stream = fields.boolean("stream").value_or(false);
+  std::int32_t num_prompt = 0;
+  if (!fault.has_value() && is_stream) {  // the first event tells it
+    const Result<std::vector<std::int32_t>> ids = call.loaded.host->prompt_ids(request);
+    if (!ids) {
+      fault = from_status(ids.error());
+    } else {
+      num_prompt = static_cast<std::int32_t>(ids->size());
+    }
+  }
+  if (fault.has_value()) {
+    call.exchange->reply(refusal_of(*fault));
+    return;
+  }
+  GenerationJob job{.is_stream = is_stream, .needs_deltas = true, .checks_tool_names = true};
+  job.requests.push_back(std::move(request));
+  job.form = std::make_unique<MessageForm>(call.context.model_name(), shows_thinking, num_prompt);
+  run_job(call, std::move(job));
+}
+
+void count_tokens(const Call& call) {
+  Json body;
+  if (!read_json(call, body)) {
+    return;
+  }
+  std::optional<ApiError> fault;
+  Fields fields(body, "", fault);
+  Request request;
+  if (read_conversation(call, fields, request)) {
+    const Result<std::vector<std::int32_t>> ids = call.loaded.host->prompt_ids(request);
+    if (ids) {
+      call.exchange->reply({.body = dump({{"input_tokens", ids->size()}})});
+      return;
+    }
+    fault = from_status(ids.error());
+  }
+  call.exchange->reply(refusal_of(*fault));
+}
+
+}  // namespace nibble::server

@@ -1,0 +1,179 @@
+"""The `openai` package as the client, at a pinned version, in an environment of its own.
+
+It is installed from PyPI on the first run; where that cannot be reached the test says so and is
+skipped (exit code 77).
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import venv
+
+VERSION = "3.51.0"
+SKIPPED = 77
+
+
+def use_package():
+    """Starts this file again with an interpreter that has the package."""
+    folder = pathlib.Path(os.environ.get("NIBBLE_VENV", pathlib.Path(tempfile.gettempdir()) /
+                                         f"nibble_openai_{VERSION}_{os.getuid()}"))
+    python = folder / "bin/python"
+    marker = folder / "ready"
+    if not marker.exists():
+        venv.create(folder, with_pip=True, clear=True)
+        done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--retries", "1",
+                               "--disable-pip-version-check", f"openai=={VERSION}"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            print(f"skipped: openai=={VERSION} could not be installed: "
+                  f"{done.stdout.strip().splitlines()[-1:]}")
+            sys.exit(SKIPPED)
+        marker.touch()
+    os.execv(python, [python, __file__, *sys.argv[1:]])
+
+
+try:
+    import openai
+except ImportError:
+    if os.environ.get("NIBBLE_IN_VENV"):
+        raise
+    os.environ["NIBBLE_IN_VENV"] = "1"
+    use_package()
+
+import unittest
+
+from program import Case
+from server import Server
+
+TOOL = {"type": "function", "function": {
+    "name": "get_weather", "description": "Weather of a city.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}},
+                   "required": ["city"]}}}
+ASK = [{"role": "user", "content": "What is the weather in Paris?"}]
+FIXED = {"temperature": 0, "extra_body": {"chat_template_kwargs": {"current_date": "2026-01-01"}}}
+
+
+class Client(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--served-model-name", "demo", "--max-model-len", 512, "--api-key",
+                            "secret")
+        cls.addClassCleanup(cls.server.__exit__)
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="secret",
+                                   max_retries=0)
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.stop() == 0, cls.server.log
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["demo"])
+        self.assertEqual(self.client.models.list().data[0].owned_by, "nibble")
+
+    def test_chat_and_stream(self):
+        ask = {"model": "demo", "messages": [{"role": "user", "content": "Tell me a story."}],
+               **FIXED}
+        whole = self.client.chat.completions.create(**ask, logprobs=True, top_logprobs=2)
+        message = whole.choices[0].message
+        self.assertEqual(message.role, "assistant")
+        self.assertTrue(message.content)
+        self.assertEqual("".join(t.token for t in whole.choices[0].logprobs.content),
+                         message.content)
+        self.assertEqual(len(whole.choices[0].logprobs.content[0].top_logprobs), 2)
+        self.assertEqual(whole.usage.total_tokens,
+                         whole.usage.prompt_tokens + whole.usage.completion_tokens)
+        self.assertIsNotNone(whole.usage.completion_tokens_details.reasoning_tokens)
+        self.assertIsNotNone(whole.usage.prompt_tokens_details.cached_tokens)
+        chunks = list(self.client.chat.completions.create(
+            **ask, stream=True, stream_options={"include_usage": True}))
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        self.assertEqual(text, message.content)
+        self.assertEqual(chunks[-1].usage.completion_tokens, whole.usage.completion_tokens)
+        self.assertEqual(chunks[-2].choices[0].finish_reason, whole.choices[0].finish_reason)
+
+    def test_tools_with_the_stream_helper(self):
+        with self.client.chat.completions.stream(model="demo", messages=ASK, tools=[TOOL],
+                                                 **FIXED) as stream:
+            for _ in stream:
+                pass
+            message = stream.get_final_completion().choices[0].message
+        call = message.tool_calls[0]
+        self.assertEqual(call.function.name, "get_weather")
+        self.assertIn("city", json.loads(call.function.arguments))
+        answer = self.client.chat.completions.create(
+            model="demo", tools=[TOOL], messages=ASK + [
+                message.model_dump(exclude_none=True, exclude={"parsed"}),
+                {"role": "tool", "tool_call_id": call.id, "content": '{"sky": "sunny"}'}], **FIXED)
+        self.assertTrue(answer.choices[0].message.content)
+
+    def test_completions(self):
+        reply = self.client.completions.create(model="demo", prompt=["Once", "Two"], n=2,
+                                               max_tokens=5, logprobs=1, seed=3)
+        self.assertEqual([c.index for c in reply.choices], [0, 1, 2, 3])
+        self.assertEqual(len(reply.choices[0].logprobs.tokens),
+                         len(reply.choices[0].logprobs.token_logprobs))
+
+    def test_responses(self):
+        first = self.client.responses.create(model="demo", input="2+2?", temperature=0)
+        self.assertEqual(first.status, "completed")
+        self.assertTrue(first.output_text)
+        self.assertEqual(first.usage.total_tokens,
+                         first.usage.input_tokens + first.usage.output_tokens)
+        second = self.client.responses.create(model="demo", input="And 3+3?", temperature=0,
+                                              previous_response_id=first.id)
+        self.assertGreater(second.usage.input_tokens, first.usage.input_tokens)
+        self.assertEqual(self.client.responses.retrieve(first.id).output_text, first.output_text)
+        with self.client.responses.stream(model="demo", input="2+2?", temperature=0) as stream:
+            types = [event.type for event in stream]
+            final = stream.get_final_response()
+        self.assertEqual(final.output_text, first.output_text)
+        self.assertEqual(types[0], "response.created")
+        self.assertEqual(types[-1], "response.completed")
+        self.client.responses.delete(first.id)
+        with self.assertRaises(openai.NotFoundError):
+            self.client.responses.retrieve(first.id)
+
+    def test_errors(self):
+        ask = {"model": "demo", "messages": ASK}
+        with self.assertRaises(openai.BadRequestError) as wrong:
+            self.client.chat.completions.create(**ask, temperature=-1)
+        self.assertEqual(wrong.exception.param, "temperature")
+        with self.assertRaises(openai.NotFoundError) as unknown:
+            self.client.chat.completions.create(**{**ask, "model": "other"})
+        self.assertEqual(unknown.exception.code, "model_not_found")
+        with self.assertRaises(openai.BadRequestError):
+            self.client.embeddings.create(model="demo", input="x")
+        with self.assertRaises(openai.BadRequestError) as form:
+            self.client.chat.completions.create(**ask, response_format={
+                "type": "json_schema", "json_schema": {"name": "n", "schema": {
+                    "type": "string", "pattern": "(?<!q)z"}}})
+        self.assertEqual(form.exception.param, "response_format")
+
+    def test_answers_of_a_schema_and_forced_calls(self):
+        schema = {"type": "object", "additionalProperties": False, "required": ["a", "b"],
+                  "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}}
+        for stream in (False, True):
+            reply = self.client.chat.completions.create(
+                model="demo", messages=[{"role": "user", "content": "Tell me a story."}],
+                response_format={"type": "json_schema",
+                                 "json_schema": {"name": "n", "schema": schema, "strict": True}},
+                stream=stream, **FIXED)
+            text = ("".join(c.choices[0].delta.content or "" for c in reply) if stream
+                    else reply.choices[0].message.content)
+            value = json.loads(text)
+            self.assertEqual(list(value), ["a", "b"])
+            self.assertIn(value["b"], "xy")
+        forced = self.client.chat.completions.create(
+            model="demo", messages=[{"role": "user", "content": "2+2?"}], tools=[TOOL],
+            tool_choice={"type": "function", "function": {"name": "get_weather"}}, **FIXED)
+        self.assertEqual(forced.choices[0].finish_reason, "tool_calls")
+        self.assertIsInstance(json.loads(
+            forced.choices[0].message.tool_calls[0].function.arguments), dict)
+        with self.assertRaises(openai.AuthenticationError):
+            openai.OpenAI(base_url=self.server.url + "/v1", api_key="x", max_retries=0).models.list()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,240 @@
+// The API over a model that generates a given text, and an exchange that records what is sent.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/answer.h"
+#include "server/api_context.h"
+#include "server/router.h"
+#include "text/harmony.h"
+
+namespace nibble::server {
+
+using TestJson = nlohmann::ordered_json;
+
+// The demo's vocabulary: small, with the control tokens of the chat format.
+inline const text::Tokenizer& demo_tokenizer() {
+  static const text::Tokenizer kTokenizer =
+      *text::Tokenizer::load(NIBBLE_SOURCE_DIR "/models/demo");
+  return kTokenizer;
+}
+
+// Answers while `submit` runs, unless it is told to wait.
+class ScriptedHost final : public ModelHost {
+ public:
+  ScriptedHost() {
+    info_.max_model_len = 256;
+    info_.vocab_size = demo_tokenizer().vocab_size();
+  }
+
+  std::string script;     // what is generated, control tokens by their spellings
+  float logprob = -0.5F;  // of every token
+  Status refusal;         // of the next submissions, unless ok
+  Status failure;         // at the end of the answer, unless ok
+  bool waits = false;     // submitted requests get no token
+  ServiceStats state;
+  std::vector<Request> requests;
+  std::vector<RequestId> cancelled;
+
+  const EngineInfo& info() const override { return info_; }
+  ServiceStats stats() const override { return state; }
+  void cancel(RequestId id) override { cancelled.push_back(id); }
+  Result<RequestId> submit(Request request, RequestSink sink) override {
+    if (!refusal.ok()) {
+      return refusal;
+    }
+    requests.push_back(request);
+    if (!waits) {
+      play(request, sink);
+    } else {
+      waiting.push_back(std::move(sink));
+    }
+    return static_cast<RequestId>(requests.size());
+  }
+  Result<std::vector<std::int32_t>> encode(const std::string& text, bool special) const override {
+    return demo_tokenizer().encode(
+        text, special ? text::SpecialTokens::kRecognise : text::SpecialTokens::kAsText);
+  }
+  Result<std::string> decode(const std::vector<std::int32_t>& ids) const override {
+    return demo_tokenizer().decode(ids);
+  }
+  Result<std::vector<std::int32_t>> prompt_ids(const Request&) const override {
+    return std::vector<std::int32_t>{1, 2, 3};
+  }
+  std::string token_bytes(std::int32_t id) const override {
+    return std::string(demo_tokenizer().token_bytes(id));
+  }
+
+  std::vector<RequestSink> waiting;
+
+ private:
+  void play(const Request& request, RequestSink& sink) {
+    AnswerFormat format{.tokenizer = &demo_tokenizer(), .hidden_ids = request.stop_token_ids};
+    if (std::holds_alternative<ChatPrompt>(request.prompt)) {
+      format.harmony = *text::HarmonyTokens::find(demo_tokenizer());
+    }
+    format.wants_tokens = request.top_logprobs >= 0;
+    std::vector<std::int32_t> ids =
+        demo_tokenizer().encode(script, text::SpecialTokens::kRecognise);
+    const bool is_cut =
+        request.max_tokens >= 0 && static_cast<std::size_t>(request.max_tokens) < ids.size();
+    ids.resize(is_cut ? static_cast<std::size_t>(request.max_tokens) : ids.size());
+    Answer answer(format, request, sink.on_delta);
+    if (ids.empty() && is_cut) {  // as the engine says it
+      (void)answer.push({.token = -1, .finish = engine::Finish::kLength});
+    }
+    std::int32_t count = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const auto finish = i + 1 < ids.size() ? engine::Finish::kNone
+                          : is_cut           ? engine::Finish::kLength
+                                             : engine::Finish::kStop;
+      engine::TokenEvent event{.token = ids[i], .finish = finish};
+      event.logprob.logprob = logprob;
+      if (request.top_logprobs > 0) {
+        event.logprob.top = {{ids[i], logprob}, {0, -std::numeric_limits<float>::infinity()}};
+      }
+      if (sink.on_token) {
+        sink.on_token(++count, 1.0);
+      }
+      if (!answer.push(event)) {
+        break;
+      }
+    }
+    if (!failure.ok()) {
+      sink.on_end(failure);
+      return;
+    }
+    Response response = answer.finish(false);
+    response.usage.prompt_tokens = 7;
+    response.usage.cached_tokens = 2;
+    response.seed = request.sampling.seed.value_or(99);
+    sink.on_end(std::move(response));
+  }
+
+  EngineInfo info_;
+};
+
+struct Reply {
+  int status = 0;
+  std::map<std::string, std::string> headers;
+  std::string body;
+  std::vector<std::string> chunks;
+  bool is_stream = false;
+  bool has_ended = false;
+
+  TestJson json() const { return TestJson::parse(body); }  // throws on what is no JSON
+  // Data of the events; [DONE] must be the last one and is left out.
+  std::vector<TestJson> events() const {
+    std::vector<TestJson> out;
+    std::string all;
+    for (const std::string& chunk : chunks) {
+      all += chunk;
+    }
+    bool is_done = false;
+    for (std::size_t at = all.find("data: "); at != std::string::npos;
+         at = all.find("data: ", at + 1)) {
+      const std::string data = all.substr(at + 6, all.find("\n\n", at) - at - 6);
+      EXPECT_FALSE(is_done) << data;
+      is_done = data == "[DONE]";
+      if (!is_done) {
+        out.push_back(TestJson::parse(data));
+      }
+    }
+    return out;
+  }
+};
+
+class RecordingExchange final : public Exchange {
+ public:
+  explicit RecordingExchange(Reply& reply) : reply_(reply) {}
+
+  void post(std::function<void()> work) override { work_.push_back(std::move(work)); }
+  void reply(HttpReply reply) override {
+    EXPECT_FALSE(reply_.has_ended) << "a second reply";
+    take(reply);
+    reply_.body = std::move(reply.body);
+    reply_.has_ended = true;
+  }
+  void begin_stream(HttpReply head) override {
+    take(head);
+    reply_.is_stream = true;
+  }
+  void send(std::string_view chunk) override {
+    EXPECT_TRUE(reply_.is_stream && !reply_.has_ended);
+    reply_.chunks.emplace_back(chunk);
+  }
+  void end_stream() override { reply_.has_ended = true; }
+  void when_gone(std::function<void()> action) override { gone = std::move(action); }
+  void when_late(std::chrono::milliseconds after, std::function<void()> action) override {
+    if (after.count() > 0) {
+      late = std::move(action);
+    }
+  }
+  void run() {
+    while (!work_.empty()) {
+      const auto work = std::move(work_.front());
+      work_.pop_front();
+      work();
+    }
+  }
+
+  std::function<void()> gone;
+  std::function<void()> late;
+
+ private:
+  void take(const HttpReply& reply) {
+    reply_.status = reply.status;
+    reply_.headers["content-type"] = reply.content_type;
+    for (const auto* headers : {&added_headers(), &reply.headers}) {
+      for (const Header& header : *headers) {
+        reply_.headers[header.name] = header.value;
+      }
+    }
+  }
+
+  Reply& reply_;
+  std::deque<std::function<void()>> work_;
+};
+
+// The whole API, loaded.
+struct Api {
+  explicit Api(ApiOptions options = {.model_names = {"demo", "alias"}})
+      : log(std::tmpfile(), false, LogLevel::kDebug), context(std::move(options), log) {
+    auto owned = std::make_unique<ScriptedHost>();
+    host = owned.get();
+    loaded.host = std::move(owned);
+    loaded.metrics = std::make_unique<Metrics>("demo", 256);
+    context.loaded = &loaded;
+  }
+
+  Reply call(HttpRequest request) {
+    Reply reply;
+    const auto exchange = std::make_shared<RecordingExchange>(reply);
+    make_api(context)(request, exchange);
+    exchange->run();
+    return reply;
+  }
+  Reply get(const std::string& path, std::vector<Header> headers = {}) {
+    return call({.method = "GET", .path = path, .headers = std::move(headers)});
+  }
+  Reply post(const std::string& path, const TestJson& body) {
+    return call({.method = "POST", .path = path, .body = body.dump()});
+  }
+
+  Log log;
+  ApiContext context;
+  Loaded loaded;
+  ScriptedHost* host = nullptr;
+};
+
+}  // namespace nibble::server
