@@ -171,7 +171,7 @@ Status measure(Host& host, const BenchFlags& flags, const BenchOptions& options,
   const InterruptGuard guard;  // Ctrl-C ends after a row, so that what was measured is whole
   clear_interrupt();
   host.out.write(printer.begin());
-  const Status status = host.backend.bench(options, [&](const BenchRow& row) {
+  Status status = host.backend.bench(options, [&](const BenchRow& row) {
     BenchLine line{row, name, std::nullopt};
     if (baselines) {
       line.comparison = commands::compare(row, name, *baselines);
