@@ -8,6 +8,7 @@
 #include "server/api_error.h"
 #include "server/handlers.h"
 #include "server/json.h"
+#include "server/page.h"
 
 namespace nibble::server {
 namespace {
@@ -183,7 +184,7 @@ bool answer_always(const ApiContext& context, const HttpRequest& request, Exchan
   } else if (is_get && request.path == "/version") {
     exchange.reply({.body = dump({{"version", NIBBLE_VERSION}})});
   } else {
-    return false;
+    return answer_page(request, exchange);
   }
   return true;
 }
