@@ -44,7 +44,8 @@ TEST(Percentile, IsNumpys) {
 }
 
 TEST(Summary, IsNumpys) {
-  for (const auto& one : golden()["percentiles"]) {
+  const nlohmann::json cases = golden()["percentiles"];
+  for (const auto& one : cases) {
     const Summary summary = summarise(one["values"].get<std::vector<double>>(), {});
     expect_close(summary.mean_ms, one["mean_ms"]);
     expect_close(summary.median_ms, one["median_ms"]);
