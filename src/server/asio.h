@@ -1,6 +1,11 @@
 // The parts of Asio that the transport uses. Only wire, connection and listener include it.
 #pragma once
 
+// Before Boost 1.74's awaitable.hpp, which uses std::exchange without it.
+// clang-format off
+#include <utility>
+// clang-format on
+
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>

@@ -79,10 +79,10 @@ std::int64_t attention_bytes(const AttentionArgs& args) {
       std::int64_t{args.num_heads} * args.head_dim * dtype_bits(args.q_dtype) / 8;
   std::int64_t bytes = 0;
   for (const AttentionSequence& sequence : args.sequences) {
-    const std::int32_t last = sequence.first_position + sequence.num_rows;
-    const std::int32_t first =
+    const std::int64_t last = sequence.first_position + sequence.num_rows;
+    const std::int64_t first =
         args.window == 0 ? 0 : std::max(0, sequence.first_position - args.window + 1);
-    bytes += 2 * (last - first) * kv_row + 2 * sequence.num_rows * q_row;
+    bytes += 2 * (last - first) * kv_row + 2 * std::int64_t{sequence.num_rows} * q_row;
   }
   return bytes;
 }

@@ -66,6 +66,10 @@ Status validate(const MoeArgs& args) {
   if (!is_activation_dtype(args.x_dtype)) {
     return error(Code::kUnsupported, "moe: want x f32 or bf16, got {}", dtype_name(args.x_dtype));
   }
+  return {};
+}
+
+Status validate_workspace(const MoeArgs& args) {
   const std::int64_t wanted = moe_workspace_bytes(args, args.num_tokens);
   if (static_cast<std::int64_t>(args.workspace.size()) < wanted) {
     return error(Code::kInvalidArgument, "moe: want a workspace of {} bytes, got {}", wanted,
@@ -113,6 +117,7 @@ Status moe(const MoeArgs& args, const Exec& exec) {
   if (exec.device == nullptr) {
     NIBBLE_RETURN_IF_ERROR(validate_ids(args));
   }
+  NIBBLE_RETURN_IF_ERROR(validate_workspace(args));
   return run_best("moe", moe_instances(), args, exec);
 }
 
