@@ -362,9 +362,9 @@ TEST(GoldenEngine, EverySpellingGivesTheSameBits) {
     const auto one_file = make_engine(source, setup);
     const auto sharded = make_engine(folder.path(), setup);
     ASSERT_TRUE(one_file != nullptr && sharded != nullptr);
-    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> ids(150);
     for (std::int32_t i = 0; i < 150; ++i) {
-      ids.push_back(i * 7 % 500);
+      ids[i] = i * 7 % 500;
     }
     EXPECT_TRUE(all_logits(*one_file, ids) == all_logits(*sharded, ids)) << name;
   }
