@@ -3,6 +3,7 @@
 #
 #   scripts/lint.sh           tidy over the sources that differ from the main branch; on that branch
 #                             itself, over those of its last ten commits
+#   scripts/lint.sh --recent  tidy over the sources of the last ten commits, whatever the branch
 #   scripts/lint.sh --all     tidy over every source
 #   scripts/lint.sh --fix     format in place first
 #
@@ -28,7 +29,7 @@ python3 tools/check_layers.py .
 nibble_configure cpu ON
 # Where this branch left the main one; on the main branch itself, ten commits ago.
 base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)
-if [[ $base == "$(git rev-parse HEAD)" ]]; then
+if [[ ${1:-} == --recent || $base == "$(git rev-parse HEAD)" ]]; then
   base=$(git rev-list --max-count=11 HEAD | tail -n 1)
 fi
 if [[ ${1:-} == --all || -z $base ]]; then

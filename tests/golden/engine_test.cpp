@@ -47,13 +47,15 @@ std::span<const float> row(const std::vector<float>& logits, std::size_t index, 
   return std::span(logits).subspan(index * vocab, vocab);
 }
 
+std::string golden_folder(const std::string& name) { return kSource + "tests/golden/" + name; }
+
 std::vector<std::int32_t> first_ids(const std::vector<std::int32_t>& ids, std::ptrdiff_t count) {
   return {ids.begin(), ids.begin() + count};
 }
 
 TEST(GoldenEngine, ArgmaxIsEqualAtEveryPosition) {
   for (const std::string name : {"tiny", "odd"}) {
-    const std::string folder = kSource + "tests/golden/" + name;
+    const std::string folder = golden_folder(name);
     const auto engine = make_engine(folder, {.max_logit_rows = 64});
     ASSERT_NE(engine, nullptr);
     const auto vocab = static_cast<std::size_t>(engine->model().config().vocab);

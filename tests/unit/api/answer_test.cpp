@@ -240,12 +240,14 @@ TEST(Answer, EachTokenSaysWhatItIsPartOf) {
               testing::EndsWith("<|message|><|return|>"));
 }
 
+std::string answer_ending_with(const std::string& mark) { return kAnalysis + kFinal + mark; }
+
 // Declared tools that the model does not call change nothing, whatever mark ends the answer.
 TEST(Answer, ToolsThatAreNotCalledLeaveTheAnswerVisible) {
   Request request;
   request.prompt = ChatPrompt{.messages = {{.content = "Hi"}}, .tools = {{.name = "weather"}}};
   for (const std::string end : {"<|return|>", "<|end|>", "<|call|>", ""}) {
-    const Played all = play({.ids = ids_of(kAnalysis + kFinal + end), .request = request});
+    const Played all = play({.ids = ids_of(answer_ending_with(end)), .request = request});
     EXPECT_EQ(all.response.content, "It is \xF0\x9F\x98\xBA 42, caf\xC3\xA9.") << end;
     EXPECT_TRUE(all.response.tool_calls.empty()) << end;
     const Played analysis = play({.ids = ids_of(kAnalysis), .request = request});
