@@ -400,15 +400,17 @@ TEST(Chat, ClientThatLeavesOrTimeThatRunsOutCancelsEveryChoice) {
         {.method = "POST", .path = "/v1/chat/completions", .body = chat({{"n", 3}}).dump()},
         exchange);
     EXPECT_EQ(api.context.num_open, 1);
-    (is_late ? exchange->late : exchange->gone)();
+    if (is_late) {
+      std::exchange(exchange->late, nullptr)();
+    } else {
+      exchange->leave();
+    }
     EXPECT_EQ(api.host->cancelled, (std::vector<RequestId>{1, 2, 3}));
     for (const RequestSink& sink : api.host->waiting) {
       sink.on_end(Response{.finish_reason = FinishReason::kCancelled});
     }
     exchange->run();
     EXPECT_EQ(reply.status, is_late ? 504 : 0);
-    exchange->gone = nullptr;
-    exchange->late = nullptr;
     api.host->waiting.clear();
     EXPECT_EQ(api.context.num_open, 0) << "what a request held is free";
   }

@@ -304,7 +304,7 @@ TEST(Responses, WhatAClientLeavesBehindCanBeEvicted) {
       {.method = "POST", .path = "/v1/responses", .body = response_body({{"stream", true}}).dump()},
       exchange);
   const std::string id = reply.events().front()["response"]["id"];
-  exchange->gone();
+  exchange->leave();
   EXPECT_EQ(api.get("/v1/responses/" + id).json()["status"], "failed");
   ResponseStore small(10'000);
   for (int i = 0; i < 1000; ++i) {

@@ -163,7 +163,7 @@ class RecordingExchange final : public Exchange {
     EXPECT_FALSE(reply_.has_ended) << "a second reply";
     take(reply);
     reply_.body = std::move(reply.body);
-    reply_.has_ended = true;
+    end();
   }
   void begin_stream(HttpReply head) override {
     take(head);
@@ -173,12 +173,17 @@ class RecordingExchange final : public Exchange {
     EXPECT_TRUE(reply_.is_stream && !reply_.has_ended);
     reply_.chunks.emplace_back(chunk);
   }
-  void end_stream() override { reply_.has_ended = true; }
+  void end_stream() override { end(); }
   void when_gone(std::function<void()> action) override { gone = std::move(action); }
   void when_late(std::chrono::milliseconds after, std::function<void()> action) override {
     if (after.count() > 0) {
       late = std::move(action);
     }
+  }
+  // The client leaves.
+  void leave() {
+    std::exchange(gone, nullptr)();
+    late = nullptr;
   }
   void run() {
     while (!work_.empty()) {
@@ -200,6 +205,13 @@ class RecordingExchange final : public Exchange {
         reply_.headers[header.name] = header.value;
       }
     }
+  }
+
+  // As the transport does, or a request and its exchange would hold each other for ever.
+  void end() {
+    reply_.has_ended = true;
+    gone = nullptr;
+    late = nullptr;
   }
 
   Reply& reply_;
