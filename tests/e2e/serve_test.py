@@ -76,8 +76,9 @@ class Serve(Case):
             {"role": "tool", "tool_call_id": call["id"],
              "content": [{"type": "text", "text": '{"temperature": 21, "sky": "sunny"}'}]}]
         answer = self.server.post("/v1/chat/completions", body)[2]["choices"][0]
-        self.assertEqual(answer["finish_reason"], "stop", answer)
-        self.assertTrue(answer["message"]["content"])
+        # Where the demo model stops depends on the processor's rounding, what it tells does not.
+        self.assertIn(answer["finish_reason"], ("stop", "length"), answer)
+        self.assertIn("21", answer["message"]["content"])
 
     def test_context_limit_is_told_with_numbers(self):
         for tokens, status in ((511, 200), (512, 400), (513, 400), (2048, 400)):

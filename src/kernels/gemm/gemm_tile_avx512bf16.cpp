@@ -6,243 +6,225 @@
 
 #include <immintrin.h>
 
-#include <bit>
-
 #include "formats/bf16.h"
-#include "formats/e2m1.h"
+#include "kernels/common/reduce_avx512-inl.h"
 
 namespace nibble::kernels {
 namespace {
 
-// Sums of 4 x 4 leave registers for what a step needs; 4 x 6 spills and loses a third.
-constexpr std::int32_t kPair = 32;          // values in a register
-constexpr std::int32_t kGroup = 2 * kPair;  // e2m1 values of a step
-constexpr std::int32_t kScaleBlock = 32;
-constexpr std::int32_t kScales = 16;  // scales in a register
-
-template <std::int32_t kRows, std::int32_t kInputs>
-struct Sums {
-  __m512 at[kRows][kInputs];
-};
-
-template <std::int32_t kRows, std::int32_t kInputs>
-inline void clear(Sums<kRows, kInputs>& sums) {
-#pragma GCC unroll 8
-  for (std::int32_t n = 0; n < kRows; ++n) {
-#pragma GCC unroll 8
-    for (std::int32_t i = 0; i < kInputs; ++i) {
-      sums.at[n][i] = _mm512_setzero_ps();
-    }
-  }
-}
-
-template <std::int32_t kRows, std::int32_t kInputs>
-inline void store(const Sums<kRows, kInputs>& sums, float* out) {
-#pragma GCC unroll 8
-  for (std::int32_t n = 0; n < kRows; ++n) {
-#pragma GCC unroll 8
-    for (std::int32_t i = 0; i < kInputs; ++i) {
-      out[i * kTileRows + n] = _mm512_reduce_add_ps(sums.at[n][i]);
-    }
-  }
-}
+constexpr std::int64_t kPairs = 32;  // bf16 numbers in a register
+constexpr std::int32_t kBlockRows = 4;
+constexpr std::int32_t kBlockInputs = 6;  // 24 sums in registers, and what a step needs
+// Columns that a block takes at a time, so that its rows and inputs stay in the first-level cache.
+constexpr std::int64_t kRange = 1024;
 
 inline __m512bh load_bf16(const formats::Bf16* from, __mmask32 mask) {
   return (__m512bh)_mm512_maskz_loadu_epi16(mask, from);
 }
+inline __m512bh load_bf16(const formats::Bf16* from) { return (__m512bh)_mm512_loadu_si512(from); }
 
-struct Bf16Tile {
-  static constexpr std::int32_t kGroupInputs = 6;  // sums of a group live in registers
-
+struct Operands {
   const formats::Bf16* weight = nullptr;
   const formats::Bf16* x = nullptr;
   std::int64_t k = 0;
   std::int64_t x_stride = 0;
+};
 
-  explicit Bf16Tile(const GemmTile& tile)
-      : weight(static_cast<const formats::Bf16*>(tile.weight)),
-        x(static_cast<const formats::Bf16*>(tile.x)),
-        k(tile.k),
-        x_stride(tile.x_stride) {}
-  void skip_rows(std::int64_t rows) { weight += rows * k; }
-  void skip_inputs(std::int64_t inputs) { x += inputs * x_stride; }
+template <std::int32_t kRows, std::int32_t kInputs>
+struct Block {
+  __m512 sums[kRows][kInputs];
+  const formats::Bf16* weights[kRows];
+  const formats::Bf16* inputs[kInputs];
 
-  template <std::int32_t kRows, std::int32_t kInputs>
-  inline void step(Sums<kRows, kInputs>& sums, std::int64_t at, __mmask32 mask) const {
-    __m512bh inputs[kInputs];
+  explicit Block(const Operands& at) {
+#pragma GCC unroll 8
+    for (std::int32_t n = 0; n < kRows; ++n) {
+      weights[n] = at.weight + n * at.k;
+    }
 #pragma GCC unroll 8
     for (std::int32_t i = 0; i < kInputs; ++i) {
-      inputs[i] = load_bf16(x + i * x_stride + at, mask);
+      inputs[i] = at.x + i * at.x_stride;
     }
+  }
+
+  inline void clear() {
 #pragma GCC unroll 8
     for (std::int32_t n = 0; n < kRows; ++n) {
-      const __m512bh w = load_bf16(weight + n * k + at, mask);
-      _mm_prefetch(weight + (n + kTileRows) * k + at, _MM_HINT_T0);  // the next tile
 #pragma GCC unroll 8
       for (std::int32_t i = 0; i < kInputs; ++i) {
-        sums.at[n][i] = _mm512_dpbf16_ps(sums.at[n][i], w, inputs[i]);
+        sums[n][i] = _mm512_setzero_ps();
       }
     }
   }
 
-  template <std::int32_t kRows, std::int32_t kInputs>
-  void multiply(float* out) const {
-    Sums<kRows, kInputs> sums;
-    clear(sums);
+  // The element of `running` for row n and input i is at [i * kTileRows + n].
+  inline void load(const __m512* running) {
+#pragma GCC unroll 8
+    for (std::int32_t n = 0; n < kRows; ++n) {
+#pragma GCC unroll 8
+      for (std::int32_t i = 0; i < kInputs; ++i) {
+        sums[n][i] = running[i * kTileRows + n];
+      }
+    }
+  }
+  inline void store(__m512* running) const {
+#pragma GCC unroll 8
+    for (std::int32_t n = 0; n < kRows; ++n) {
+#pragma GCC unroll 8
+      for (std::int32_t i = 0; i < kInputs; ++i) {
+        running[i * kTileRows + n] = sums[n][i];
+      }
+    }
+  }
+
+  template <typename Load>
+  inline void step(Load&& load) {
+    __m512bh values[kInputs];
+#pragma GCC unroll 8
+    for (std::int32_t i = 0; i < kInputs; ++i) {
+      values[i] = load(inputs[i]);
+    }
+#pragma GCC unroll 8
+    for (std::int32_t n = 0; n < kRows; ++n) {
+      const __m512bh w = load(weights[n]);
+#pragma GCC unroll 8
+      for (std::int32_t i = 0; i < kInputs; ++i) {
+        sums[n][i] = _mm512_dpbf16_ps(sums[n][i], w, values[i]);
+      }
+    }
+  }
+
+  // Columns [0, count). Meanwhile asks for kAhead rows of a tile to come, from `next` on.
+  template <std::int32_t kAhead>
+  inline void multiply(std::int64_t count, const formats::Bf16* next, std::int64_t k) {
     std::int64_t at = 0;
-    for (; at + kPair <= k; at += kPair) {
-      step(sums, at, ~__mmask32{0});
+    for (; at + kPairs <= count; at += kPairs) {
+      step([&](const formats::Bf16* from) { return load_bf16(from + at); });
+#pragma GCC unroll 8
+      for (std::int32_t n = 0; n < kAhead; ++n) {
+        _mm_prefetch(next + n * k + at, _MM_HINT_T0);
+      }
     }
-    if (at < k) {
-      step(sums, at, (__mmask32{1} << (k - at)) - 1);
+    if (at < count) {
+      const auto mask = static_cast<__mmask32>((std::uint64_t{1} << (count - at)) - 1);
+      step([&](const formats::Bf16* from) { return load_bf16(from + at, mask); });
     }
-    store(sums, out);
   }
 };
 
-// Each code twice, so that a fifth index bit does not matter.
-struct CodeTable {
-  alignas(64) std::uint16_t bits[kPair] = {};
-};
-constexpr CodeTable make_code_table() {
-  CodeTable table;
-  for (std::int32_t i = 0; i < kPair; ++i) {
-    table.bits[i] = static_cast<std::uint16_t>(
-        std::bit_cast<std::uint32_t>(formats::kE2m1Values[static_cast<std::size_t>(i % 16)]) >> 16);
-  }
-  return table;
+template <std::int32_t kAhead, std::int32_t kRows, std::int32_t kInputs>
+void multiply(const Operands& at, std::int64_t count, std::int32_t next_row, __m512* running) {
+  Block<kRows, kInputs> block(at);
+  block.load(running);
+  block.template multiply<kAhead>(count, at.weight + (kTileRows + next_row) * at.k, at.k);
+  block.store(running);
 }
-constexpr CodeTable kCodeTable = make_code_table();
 
-struct E2m1Tile {
-  static constexpr std::int32_t kGroupInputs = 4;  // scales and codes need some too
+// Every input with kRows rows, over `count` columns. The rows of the next tile are asked for a part
+// at a time, so that the memory is busy throughout.
+template <std::int32_t kRows>
+class Inputs {
+ public:
+  Inputs(const Operands& at, std::int64_t count, __m512* running)
+      : at_(at), count_(count), running_(running) {}
 
-  const std::uint8_t* codes = nullptr;
-  const std::uint8_t* scales = nullptr;
-  const formats::Bf16* x = nullptr;
-  std::int64_t k = 0;
-  std::int64_t x_stride = 0;
-
-  explicit E2m1Tile(const GemmTile& tile)
-      : codes(static_cast<const std::uint8_t*>(tile.weight)),
-        scales(tile.scales),
-        x(static_cast<const formats::Bf16*>(tile.x)),
-        k(tile.k),
-        x_stride(tile.x_stride) {}
-  void skip_rows(std::int64_t rows) {
-    codes += rows * k / 2;
-    scales += rows * k / kScaleBlock;
-  }
-  void skip_inputs(std::int64_t inputs) { x += inputs * x_stride; }
-
-  // Powers of two of the 16 blocks from `at` on; byte 0 is a subnormal, byte 255 NaN: the bit below
-  // the exponent makes both.
-  inline __m512 load_scales(std::int64_t row, std::int64_t at) const {
-    const std::int64_t left = (k - at) / kScaleBlock;
-    const auto mask = static_cast<__mmask16>(left >= kScales ? 0xFFFF : (1 << left) - 1);
-    const std::uint8_t* from = scales + (row * k + at) / kScaleBlock;
-    const __m512i exponents = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from));
-    const __m512i half = _mm512_set1_epi32(0x00400000);
-    const __m512i powers = _mm512_max_epu32(_mm512_slli_epi32(exponents, 23), half);
-    const __mmask16 is_nan = _mm512_cmpeq_epi32_mask(exponents, _mm512_set1_epi32(255));
-    return _mm512_castsi512_ps(_mm512_mask_or_epi32(powers, is_nan, powers, half));
-  }
-
-  // The 64 values from `at` on; `kIsHalf`: only 32 are left. `which` picks each lane's scale.
-  template <bool kIsHalf, std::int32_t kRows, std::int32_t kInputs>
-  inline void step(Sums<kRows, kInputs>& sums, std::int64_t at, const __m512 (&powers)[kRows],
-                   __m512i which) const {
-    const __m512i table = _mm512_load_si512(kCodeTable.bits);
-#pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kRows; ++n) {
-      const auto* from = reinterpret_cast<const __m256i*>(codes + (n * k + at) / 2);
-      const __m256i packed =
-          kIsHalf ? _mm256_maskz_loadu_epi8(0xFFFF, from) : _mm256_loadu_si256(from);
-      _mm_prefetch(codes + (n * k + at + kTileRows * k) / 2, _MM_HINT_T0);  // the next tile
-      const __m512i pairs = _mm512_cvtepu8_epi16(packed);
-      const auto even = (__m512bh)_mm512_permutexvar_epi16(pairs, table);
-      const auto odd = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(pairs, 4), table);
-      const __m512 scale = _mm512_permutexvar_ps(which, powers[n]);
-#pragma GCC unroll 8
-      for (std::int32_t i = 0; i < kInputs; ++i) {
-        const formats::Bf16* inputs = x + i * x_stride + at;
-        __m512 sum =
-            _mm512_dpbf16_ps(_mm512_setzero_ps(), even, (__m512bh)_mm512_loadu_si512(inputs));
-        sum = _mm512_dpbf16_ps(sum, odd, (__m512bh)_mm512_loadu_si512(inputs + kPair));
-        sums.at[n][i] = _mm512_fmadd_ps(sum, scale, sums.at[n][i]);
-      }
+  void run(std::int32_t num_inputs) {
+    const std::int32_t blocks = (num_inputs + kBlockInputs - 1) / kBlockInputs;
+    rows_ahead_ = blocks == 1 ? kRows : blocks == 2 ? (kRows + 1) / 2 : 1;
+    for (std::int32_t left = blocks; left > 0; --left) {  // as even as they go
+      const std::int32_t taken = (num_inputs + left - 1) / left;
+      take(taken);
+      num_inputs -= taken;
     }
   }
 
-  template <std::int32_t kRows, std::int32_t kInputs>
-  void multiply(float* out) const {
-    Sums<kRows, kInputs> sums;
-    clear(sums);
-    __m512 powers[kRows];
-    const __m512i first = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-    for (std::int64_t begin = 0; begin < k; begin += kScales * kScaleBlock) {
-#pragma GCC unroll 8
-      for (std::int32_t n = 0; n < kRows; ++n) {
-        powers[n] = load_scales(n, begin);
-      }
-      __m512i which = first;
-      const std::int64_t left = k - begin;
-      const std::int64_t end =
-          begin + (left < kScales * kScaleBlock ? left : kScales * kScaleBlock);
-      std::int64_t at = begin;
-      for (; at + kGroup <= end; at += kGroup) {
-        step<false>(sums, at, powers, which);
-        which = _mm512_add_epi32(which, _mm512_set1_epi32(2));
-      }
-      if (at < end) {
-        step<true>(sums, at, powers, which);
-      }
+ private:
+  void take(std::int32_t num_inputs) {
+    switch (num_inputs) {
+      case 6: return multiply_block<6>();
+      case 5: return multiply_block<5>();
+      case 4: return multiply_block<4>();
+      case 3: return multiply_block<3>();
+      case 2: return multiply_block<2>();
+      default: return multiply_block<1>();
     }
-    store(sums, out);
   }
+
+  template <std::int32_t kInputs>
+  void multiply_block() {
+    if (next_row_ >= kRows) {
+      multiply<0, kRows, kInputs>(at_, count_, 0, running_);
+    } else if (rows_ahead_ == 1) {
+      multiply<1, kRows, kInputs>(at_, count_, next_row_, running_);
+    } else if (rows_ahead_ == kRows) {
+      multiply<kRows, kRows, kInputs>(at_, count_, next_row_, running_);
+    } else {
+      multiply<(kRows + 1) / 2, kRows, kInputs>(at_, count_, next_row_, running_);
+    }
+    next_row_ += rows_ahead_;
+    at_.x += kInputs * at_.x_stride;
+    running_ += kInputs * kTileRows;
+  }
+
+  Operands at_;
+  std::int64_t count_ = 0;
+  __m512* running_ = nullptr;
+  std::int32_t rows_ahead_ = 0;  // asked for by each block
+  std::int32_t next_row_ = 0;
 };
 
-template <std::int32_t kRows, typename Tile>
-void inputs_of(Tile tile, std::int32_t num_inputs, float* out) {
-  constexpr std::int32_t kMost = Tile::kGroupInputs;
-  for (; num_inputs >= kMost; num_inputs -= kMost) {
-    tile.template multiply<kRows, kMost>(out);
-    tile.skip_inputs(kMost);
-    out += kMost * kTileRows;
-  }
-  switch (num_inputs) {
-    case 5: return tile.template multiply < kRows, kMost < 5 ? 1 : 5 > (out);
-    case 4: return tile.template multiply < kRows, kMost < 5 ? 1 : 4 > (out);
-    case 3: return tile.template multiply<kRows, 3>(out);
-    case 2: return tile.template multiply<kRows, 2>(out);
-    case 1: return tile.template multiply<kRows, 1>(out);
-    default: return;
+// One input with all rows of a tile: the shape of decoding, bound by the memory.
+void multiply_one(const Operands& at, float* out) {
+  Block<kTileRows, 1> block(at);
+  block.clear();
+  block.multiply<kTileRows>(at.k, at.weight + kTileRows * at.k, at.k);
+#pragma GCC unroll 8
+  for (std::int32_t n = 0; n < kTileRows; n += 4) {
+    _mm_storeu_ps(out + n, sum_lanes(block.sums[n][0], block.sums[n + 1][0], block.sums[n + 2][0],
+                                     block.sums[n + 3][0]));
   }
 }
 
-template <typename Tile>
-void run_tile(Tile tile, const GemmTile& given) {
-  if (given.num_rows == kTileRows && given.num_inputs == 1) {
-    return tile.template multiply<kTileRows, 1>(given.sums);
+void multiply_many(const Operands& operands, const GemmTile& tile) {
+  __m512 running[kTileInputs * kTileRows];
+  for (std::int32_t i = 0; i < tile.num_inputs * kTileRows; ++i) {
+    running[i] = _mm512_setzero_ps();
   }
-  std::int32_t row = 0;
-  for (; row + 4 <= given.num_rows; row += 4) {
-    inputs_of<4>(tile, given.num_inputs, given.sums + row);
-    tile.skip_rows(4);
+  // Few inputs wait for the memory, which streams best along whole rows.
+  const std::int64_t range = tile.num_inputs <= 2 * kBlockInputs ? operands.k : kRange;
+  for (std::int64_t begin = 0; begin < operands.k; begin += range) {
+    const std::int64_t left = operands.k - begin;
+    const std::int64_t count = left < range ? left : range;
+    Operands at = operands;
+    at.weight += begin;
+    at.x += begin;
+    std::int32_t row = 0;
+    for (; row + kBlockRows <= tile.num_rows; row += kBlockRows) {
+      Inputs<kBlockRows>(at, count, running + row).run(tile.num_inputs);
+      at.weight += kBlockRows * at.k;
+    }
+    for (; row < tile.num_rows; ++row) {
+      Inputs<1>(at, count, running + row).run(tile.num_inputs);
+      at.weight += at.k;
+    }
   }
-  for (; row < given.num_rows; ++row) {
-    inputs_of<1>(tile, given.num_inputs, given.sums + row);
-    tile.skip_rows(1);
+  for (std::int32_t i = 0; i < tile.num_inputs; ++i) {
+    for (std::int32_t n = 0; n < kTileRows; n += 4) {
+      const __m512* sums = running + i * kTileRows + n;
+      _mm_storeu_ps(tile.sums + i * kTileRows + n, sum_lanes(sums[0], sums[1], sums[2], sums[3]));
+    }
   }
 }
 
 }  // namespace
 
 void gemm_tile_avx512bf16(const GemmTile& tile) {
-  if (tile.weight_dtype == DType::kE2M1) {
-    run_tile(E2m1Tile(tile), tile);
+  const Operands operands{static_cast<const formats::Bf16*>(tile.weight),
+                          static_cast<const formats::Bf16*>(tile.x), tile.k, tile.x_stride};
+  if (tile.num_inputs == 1 && tile.num_rows == kTileRows) {
+    multiply_one(operands, tile.sums);
   } else {
-    run_tile(Bf16Tile(tile), tile);
+    multiply_many(operands, tile);
   }
 }
 

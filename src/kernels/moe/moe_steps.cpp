@@ -8,28 +8,30 @@
 #include "kernels/gemm/gemm_tile.h"
 #include "kernels/moe/moe_tile.h"
 #include "kernels/moe/moe_workspace.h"
+#include "kernels/moe/mxfp4_tile.h"
 
 namespace nibble::kernels {
 namespace {
 
 // Below this many products a call costs less than waking the pool.
 constexpr std::int64_t kInlineProducts = 1 << 15;
+// Tiles whose sums are finished together: 32 values of h, so that the activation fills vectors.
+constexpr std::int64_t kStoredTiles = 8;
+constexpr std::int64_t kTileSums = std::int64_t{kTileInputs} * kTileRows;
+constexpr std::int64_t kQuadBytes = kQuadGroup * std::int64_t{sizeof(formats::Bf16)};
 
-constexpr std::int64_t kGroup = 64;
-
-// Place of a column when the even and odd ones of a group stand apart.
-constexpr std::int64_t split_col(std::int64_t col) {
-  return col / kGroup * kGroup + col % 2 * (kGroup / 2) + col % kGroup / 2;
-}
-
-// `cols` is a multiple of 32; a last half group is filled with zeros.
-void split_pairs(const formats::Bf16* from, std::int64_t cols, formats::Bf16* to) {
-  for (; cols > 0; cols -= kGroup, from += kGroup, to += kGroup) {
-    const std::int64_t half = std::min(cols, kGroup) / 2;
-    std::fill_n(to, kGroup, formats::Bf16{});
-    for (std::int64_t i = 0; i < half; ++i) {
-      to[i] = from[2 * i];
-      to[kGroup / 2 + i] = from[2 * i + 1];
+// A row in quad order. `cols` is a multiple of 32; what is left of the last group becomes zeros.
+void quad_row(const formats::Bf16* from, std::int64_t cols, formats::Bf16* to) {
+  constexpr std::int64_t kSet = kQuadGroup / 4;
+  for (; cols > 0; cols -= kQuadGroup, from += kQuadGroup, to += kQuadGroup) {
+    if (cols < kQuadGroup) {
+      std::fill_n(to, kQuadGroup, formats::Bf16{});
+    }
+    const std::int64_t filled = std::min(cols, kQuadGroup) / 4;
+    for (std::int64_t set = 0; set < 4; ++set) {
+      for (std::int64_t i = 0; i < filled; ++i) {
+        to[set * kSet + i] = from[4 * i + set];
+      }
     }
   }
 }
@@ -60,14 +62,14 @@ class ExpertRun {
     return args;
   }
   std::int64_t stored_col(std::int64_t col) const {
-    return math_.widens ? split_position(col) : math_.splits_pairs ? split_col(col) : col;
+    return math_.widens ? split_position(col) : math_.quads ? quad_position(col) : col;
   }
   void gather(Range pairs) const;
   void gate_up(int workers, int worker) const;
   void down(int workers, int worker) const;
-  void store_h(std::int64_t expert, std::int64_t tile, Range inputs, const float* sums) const;
-  void store_h_value(std::byte* h, std::int64_t col, float value) const;
-  void store_y(std::int64_t expert, std::int64_t tile, Range inputs, const float* sums) const;
+  void store_h(std::int64_t expert, Range tiles, Range inputs, const float* sums) const;
+  void store_h_row(std::int64_t input, Range cols, const float* values) const;
+  void store_y(std::int64_t expert, Range tiles, Range inputs, const float* sums) const;
   void combine(Range columns) const;
   template <typename Store>
   void multiply(const ExpertTile& given, std::int64_t num_rows, Range tiles, Store&& store) const;
@@ -88,23 +90,23 @@ void ExpertRun::gather(Range pairs) const {
       split_row(from, args_.x_dtype, args_.hidden, reinterpret_cast<float*>(to));
       continue;
     }
-    if (!math_.splits_pairs) {
+    if (!math_.quads) {
       std::memcpy(to, from, static_cast<std::size_t>(args_.hidden * element_bytes));
       continue;
     }
-    split_pairs(static_cast<const formats::Bf16*>(from), args_.hidden,
-                reinterpret_cast<formats::Bf16*>(to));
-    std::memset(work_.h + (pair + 1) * work_.h_row_bytes - 128, 0, 128);
+    quad_row(static_cast<const formats::Bf16*>(from), args_.hidden,
+             reinterpret_cast<formats::Bf16*>(to));
+    std::memset(work_.h + (pair + 1) * work_.h_row_bytes - kQuadBytes, 0, kQuadBytes);
   }
 }
 
-// The tiles of every expert in use, over its inputs. `given` holds what all tiles share.
+// The tiles of every expert in use, over its inputs. `given` holds what all tiles share;
+// store(expert, tiles, inputs, sums) takes up to kStoredTiles tiles at a time.
 template <typename Store>
 void ExpertRun::multiply(const ExpertTile& given, std::int64_t num_rows, Range tiles,
                          Store&& store) const {
-  alignas(64) float sums[kTileInputs * kTileRows];
+  alignas(64) float sums[kStoredTiles * kTileSums];
   ExpertTile tile = given;
-  tile.sums = sums;
   tile.x_dtype = args_.x_dtype;
   for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
     tile.expert = expert;
@@ -113,10 +115,14 @@ void ExpertRun::multiply(const ExpertTile& given, std::int64_t num_rows, Range t
       const Range inputs{input, std::min<std::int64_t>(end, input + kTileInputs)};
       tile.x = given.x + input * given.x_row_bytes;
       tile.num_inputs = static_cast<std::int32_t>(inputs.end - inputs.begin);
-      for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
-        tile.row = expert * num_rows + i * kTileRows;
-        math_.tile(tile);
-        store(expert, i, inputs, sums);
+      for (std::int64_t first = tiles.begin; first < tiles.end; first += kStoredTiles) {
+        const Range stored{first, std::min(tiles.end, first + kStoredTiles)};
+        for (std::int64_t i = stored.begin; i < stored.end; ++i) {
+          tile.row = expert * num_rows + i * kTileRows;
+          tile.sums = sums + (i - first) * kTileSums;
+          math_.tile(tile);
+        }
+        store(expert, stored, inputs, sums);
       }
     }
   }
@@ -132,34 +138,40 @@ void ExpertRun::gate_up(int workers, int worker) const {
            [this](auto... rest) { store_h(rest...); });
 }
 
-void ExpertRun::store_h(std::int64_t expert, std::int64_t tile, Range inputs,
-                        const float* sums) const {
-  const std::int64_t row = tile * kTileRows;
+void ExpertRun::store_h(std::int64_t expert, Range tiles, Range inputs, const float* sums) const {
+  const std::int64_t row = tiles.begin * kTileRows;
+  const std::int64_t count = (tiles.end - tiles.begin) * kTileRows;
+  alignas(64) float biases[kStoredTiles * kTileRows] = {};
+  alignas(64) float pairs[kStoredTiles * kTileRows] = {};
+  alignas(64) float h[kStoredTiles * kTileRows / 2];
   const formats::Bf16* bias = args_.gate_up.bias;
-  float biases[kTileRows] = {};
-  for (std::int64_t i = 0; i < kTileRows && bias != nullptr; ++i) {
+  for (std::int64_t i = 0; i < count && bias != nullptr; ++i) {
     biases[i] = bf16_to_f32(bias[expert * 2 * args_.intermediate + row + i]);
   }
-  constexpr std::int64_t kHalf = kTileRows / 2;
-  alignas(64) float gate[kTileInputs * kHalf] = {};
-  alignas(64) float up[kTileInputs * kHalf] = {};
-  const std::int64_t count = (inputs.end - inputs.begin) * kHalf;
-  for (std::int64_t i = 0; i < count; ++i) {
-    gate[i] = sums[2 * i] + biases[2 * i % kTileRows];
-    up[i] = sums[2 * i + 1] + biases[2 * i % kTileRows + 1];
-  }
-  activate(gate, up, static_cast<std::int32_t>((count + 15) / 16 * 16), {args_.alpha, args_.limit});
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::byte* h = work_.h + (inputs.begin + i / kHalf) * work_.h_row_bytes;
-    store_h_value(h, row / 2 + i % kHalf, gate[i]);
+  for (std::int64_t input = inputs.begin; input < inputs.end; ++input, sums += kTileRows) {
+    for (std::int64_t tile = 0; tile < tiles.end - tiles.begin; ++tile) {
+      std::copy_n(sums + tile * kTileSums, kTileRows, pairs + tile * kTileRows);
+    }
+    activate(pairs, biases, static_cast<std::int32_t>(count / 2), {args_.alpha, args_.limit}, h);
+    store_h_row(input, {row / 2, (row + count) / 2}, h);
   }
 }
 
 // Rounded to x_dtype, whatever it is kept as.
-void ExpertRun::store_h_value(std::byte* h, std::int64_t col, float value) const {
-  const bool is_rounded = math_.widens && args_.x_dtype == DType::kBF16;
-  store_element(h, math_.widens ? DType::kF32 : args_.x_dtype, stored_col(col),
-                is_rounded ? bf16_to_f32(formats::f32_to_bf16(value)) : value);
+void ExpertRun::store_h_row(std::int64_t input, Range cols, const float* values) const {
+  std::byte* row = work_.h + input * work_.h_row_bytes;
+  auto* const as_f32 = reinterpret_cast<float*>(row);
+  auto* const as_bf16 = reinterpret_cast<formats::Bf16*>(row);
+  const bool is_bf16 = args_.x_dtype == DType::kBF16;
+  for (std::int64_t col = cols.begin; col < cols.end; ++col, ++values) {
+    if (!is_bf16) {
+      as_f32[stored_col(col)] = *values;
+    } else if (math_.widens) {
+      as_f32[split_position(col)] = bf16_to_f32(formats::f32_to_bf16(*values));
+    } else {
+      as_bf16[stored_col(col)] = formats::f32_to_bf16(*values);
+    }
+  }
 }
 
 // A worker's rows are the same for every expert, so it can combine their results at once.
@@ -173,15 +185,17 @@ void ExpertRun::down(int workers, int worker) const {
   combine({tiles.begin * kTileRows, tiles.end * kTileRows});
 }
 
-void ExpertRun::store_y(std::int64_t expert, std::int64_t tile, Range inputs,
-                        const float* sums) const {
-  const std::int64_t column = tile * kTileRows;
-  const formats::Bf16* bias = args_.down.bias;
+void ExpertRun::store_y(std::int64_t expert, Range tiles, Range inputs, const float* sums) const {
+  const formats::Bf16* bias =
+      args_.down.bias == nullptr ? nullptr : args_.down.bias + expert * args_.hidden;
   for (std::int64_t input = inputs.begin; input < inputs.end; ++input, sums += kTileRows) {
-    float* y = work_.y + input * args_.hidden + column;
-    for (std::int64_t i = 0; i < kTileRows; ++i) {
-      y[i] = bias == nullptr ? sums[i]
-                             : sums[i] + bf16_to_f32(bias[expert * args_.hidden + column + i]);
+    for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      const float* of_tile = sums + (tile - tiles.begin) * kTileSums;
+      const std::int64_t column = tile * kTileRows;
+      float* y = work_.y + input * args_.hidden + column;
+      for (std::int64_t i = 0; i < kTileRows; ++i) {
+        y[i] = bias == nullptr ? of_tile[i] : of_tile[i] + bf16_to_f32(bias[column + i]);
+      }
     }
   }
 }

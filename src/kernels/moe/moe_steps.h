@@ -17,7 +17,7 @@ struct ExpertTile {
   const ExpertRows* weight = nullptr;
   std::int64_t expert = 0;
   std::int64_t row = 0;          // the first, counted over all experts
-  const std::byte* x = nullptr;  // [num_inputs] rows, padded to 64 columns
+  const std::byte* x = nullptr;  // [num_inputs] rows, padded to kRowColumns
   std::int64_t x_row_bytes = 0;
   float* sums = nullptr;        // [num_inputs, kTileRows]
   std::int32_t num_inputs = 0;  // 1 .. kTileInputs
@@ -27,9 +27,8 @@ struct ExpertTile {
 
 struct ExpertMath {
   void (*tile)(const ExpertTile& tile) = nullptr;
-  // x is bf16 and inputs lie in groups of 64: first the 32 values of even index, then the odd ones,
-  // zeros behind.
-  bool splits_pairs = false;
+  // x is bf16 and inputs lie in quad order (mxfp4_tile.h), zeros behind.
+  bool quads = false;
   // Inputs become float32 in split order (moe_tile.h).
   bool widens = false;
 };

@@ -323,22 +323,29 @@ void run_tile(const ExpertTile& tile) {
 }
 
 // NaN goes through: neither comparison holds for it, and the product keeps it.
-void run_activate(float* gate, const float* up, std::int32_t count, ActivationLimits limits) {
+void run_activate(const float* sums, const float* bias, std::int32_t count, ActivationLimits limits,
+                  float* out) {
   const Tag d;
   const auto limit = hn::Set(d, limits.limit);
   const auto low = hn::Neg(limit);
   const auto one = hn::Set(d, 1.0F);
   const auto most = hn::Set(d, 104.0F);  // beyond, the exponential is Inf and its code is wrong
   for (std::int32_t i = 0; i < count; i += kLanes) {
-    auto g = hn::Load(d, gate + i);
+    Vector g;
+    Vector l;
+    Vector gate_bias;
+    Vector up_bias;
+    hn::LoadInterleaved2(d, sums + 2 * i, g, l);
+    hn::LoadInterleaved2(d, bias + 2 * i, gate_bias, up_bias);
+    g = hn::Add(g, gate_bias);
+    l = hn::Add(l, up_bias);
     g = hn::IfThenElse(hn::Gt(g, limit), limit, g);
-    auto l = hn::Load(d, up + i);
     l = hn::IfThenElse(hn::Gt(l, limit), limit, l);
     l = hn::IfThenElse(hn::Lt(l, low), low, l);
     auto argument = hn::Mul(g, hn::Set(d, -limits.alpha));
     argument = hn::IfThenElse(hn::Gt(argument, most), most, argument);
     const auto gated = hn::Div(g, hn::Add(one, hn::Exp(d, argument)));
-    hn::Store(hn::Mul(hn::Add(l, one), gated), d, gate + i);
+    hn::Store(hn::Mul(hn::Add(l, one), gated), d, out + i);
   }
 }
 
@@ -362,8 +369,9 @@ void split_row(const void* x, DType dtype, std::int32_t cols, float* out) {
   }
 }
 
-void activate(float* gate, const float* up, std::int32_t count, ActivationLimits limits) {
-  HWY_DYNAMIC_DISPATCH(run_activate)(gate, up, count, limits);
+void activate(const float* sums, const float* bias, std::int32_t count, ActivationLimits limits,
+              float* out) {
+  HWY_DYNAMIC_DISPATCH(run_activate)(sums, bias, count, limits, out);
 }
 
 }  // namespace nibble::kernels

@@ -28,8 +28,10 @@ struct ActivationLimits {
   float limit = 0.0F;
 };
 
-// gate[i] = (clamp(up[i]) + 1) * g * sigmoid(alpha * g), g = min(gate[i], limit). `count` is a
-// multiple of 16, both arrays 64-byte aligned.
-void activate(float* gate, const float* up, std::int32_t count, ActivationLimits limits);
+// out[i] = (clamp(up) + 1) * g * sigmoid(alpha * g), g = min(gate, limit), of the pairs
+// gate, up = sums[2 i], sums[2 i + 1], each plus its bias. All arrays are 64-byte aligned and hold
+// `count` rounded up to a multiple of 16 outputs and twice as many inputs.
+void activate(const float* sums, const float* bias, std::int32_t count, ActivationLimits limits,
+              float* out);
 
 }  // namespace nibble::kernels

@@ -21,8 +21,8 @@ MoeWorkspace lay_out_workspace(const MoeArgs& args, std::int32_t num_tokens) {
   };
   const std::int64_t pairs = std::int64_t{num_tokens} * args.top_k;
   const std::int64_t element_bytes = dtype_bits(args.x_dtype) / 8;
-  work.x_row_bytes = round_up(args.hidden, 64) * element_bytes;
-  work.h_row_bytes = round_up(args.intermediate, 64) * element_bytes;
+  work.x_row_bytes = round_up(args.hidden, kRowColumns) * element_bytes;
+  work.h_row_bytes = round_up(args.intermediate, kRowColumns) * element_bytes;
   work.first = reinterpret_cast<std::int32_t*>(take(4 * (std::int64_t{args.num_experts} + 1)));
   work.routed = reinterpret_cast<std::int32_t*>(take(4 * pairs));
   work.position = reinterpret_cast<std::int32_t*>(take(4 * pairs));

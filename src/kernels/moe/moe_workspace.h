@@ -8,6 +8,9 @@
 
 namespace nibble::kernels {
 
+// Rows of x and h are padded to a multiple of so many columns.
+inline constexpr std::int64_t kRowColumns = 128;
+
 // A pair is one (token, slot). Pairs stand sorted by expert, in order of tokens within one.
 struct MoeWorkspace {
   std::int32_t* first = nullptr;     // [num_experts + 1]: pairs of expert e begin here
@@ -16,7 +19,7 @@ struct MoeWorkspace {
   std::byte* x = nullptr;            // [pairs, x_row_bytes]; inputs of the first product
   std::byte* h = nullptr;            // [pairs, h_row_bytes]; its results
   float* y = nullptr;                // [pairs, hidden]; of the second product, in the place of x
-  std::int64_t x_row_bytes = 0;      // columns padded to a multiple of 64
+  std::int64_t x_row_bytes = 0;
   std::int64_t h_row_bytes = 0;
   std::int64_t bytes = 0;  // of all
 };

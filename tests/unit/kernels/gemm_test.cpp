@@ -119,6 +119,8 @@ std::vector<GemmShape> edge_shapes() {
   shapes.push_back({2, 64, {0, 3}});  // a part without rows
   shapes.push_back({1, 2880, {257}});
   shapes.push_back({17, 320, {129, 64}});
+  shapes.push_back({13, 2085, {9}});  // more columns than are taken at a time
+  shapes.push_back({97, 64, {5}});    // more inputs
   return shapes;
 }
 
@@ -184,7 +186,7 @@ TEST(Gemm, InstancesAgreeWithTheReference) {
 TEST(Gemm, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
   for_each_runnable(gemm_instances(), [](const Instance<GemmArgs>& row) {
     for (const DType dtype : kActivationDtypes) {
-      for (const std::int32_t k : {41, 96, 320}) {
+      for (const std::int32_t k : {41, 96, 320, 1060}) {
         const GemmCase input({33, k, {16, 5, 7}}, dtype, DType::kBF16);
         std::vector<float> whole;
         GemmArgs args = input.args(whole, true);

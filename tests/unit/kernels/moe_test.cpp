@@ -94,6 +94,10 @@ TEST(Moe, InstancesAgreeWithTheReferenceAtEverySize) {
     for (const std::int32_t tokens : {511, 512, 513}) {
       check_against_reference(row, {tokens, 32, 32, 4, 1});
     }
+    // More inputs of an expert, and more columns, than are taken at a time.
+    check_against_reference(row, {101, 96, 64, 1, 1});
+    check_against_reference(row, {5, 3104, 32, 1, 1});
+    check_against_reference(row, {5, 32, 3200, 1, 1});
   });
 }
 
@@ -112,36 +116,41 @@ TEST(Moe, InstancesAgreeWithTheReferenceForEveryRouting) {
   });
 }
 
+void check_batches(const Instance<MoeArgs>& row, const MoeShape& shape, DType dtype) {
+  const MoeCase input(shape, dtype);
+  std::vector<float> whole;
+  const MoeArgs all = input.args(whole);
+  if (!row.accepts(all)) {
+    return;
+  }
+  ASSERT_TRUE(run_guarded(row, all, pools()[0]).ok());
+  for (ThreadPool& pool : pools()) {
+    for (const std::int32_t batch : {1, 2, 3, 4, 8, 9, 16, 17, 33}) {
+      std::vector<float> parts;
+      const MoeArgs from = input.args(parts);
+      for (std::int32_t first = 0; first < shape.tokens; first += batch) {
+        MoeArgs args = from;
+        args.num_tokens = std::min(batch, shape.tokens - first);
+        args.x = element_at(from.x, dtype, std::int64_t{first} * shape.hidden);
+        args.ids += std::int64_t{first} * shape.top_k;
+        args.weights += std::int64_t{first} * shape.top_k;
+        args.out += std::int64_t{first} * shape.hidden;
+        ASSERT_TRUE(run_guarded(row, args, pool).ok());
+      }
+      ASSERT_TRUE(same_bits(parts, whole))
+          << form_name(shape.form) << ", x " << dtype_name(dtype) << ", batches of " << batch
+          << ", " << pool.size() << " workers";
+    }
+  }
+}
+
 TEST(Moe, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
   for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
-    for (const ExpertForm form : kExpertForms) {
-      for (const DType dtype : kActivationDtypes) {
-        const MoeCase input({33, 96, 64, 5, 2, form}, dtype);
-        std::vector<float> whole;
-        const MoeArgs all = input.args(whole);
-        if (!row.accepts(all)) {
-          continue;
-        }
-        ASSERT_TRUE(run_guarded(row, all, pools()[0]).ok());
-        for (ThreadPool& pool : pools()) {
-          for (const std::int32_t batch : {1, 2, 3, 4, 8, 9, 16, 17, 33}) {
-            std::vector<float> parts;
-            const MoeArgs from = input.args(parts);
-            for (std::int32_t first = 0; first < 33; first += batch) {
-              MoeArgs args = from;
-              args.num_tokens = std::min(batch, 33 - first);
-              args.x = element_at(from.x, dtype, std::int64_t{first} * 96);
-              args.ids += 2 * first;
-              args.weights += 2 * first;
-              args.out += 96 * first;
-              ASSERT_TRUE(run_guarded(row, args, pool).ok());
-            }
-            ASSERT_TRUE(same_bits(parts, whole))
-                << form_name(form) << ", x " << dtype_name(dtype) << ", batches of " << batch
-                << ", " << pool.size() << " workers";
-          }
-        }
+    for (const DType dtype : kActivationDtypes) {
+      for (const ExpertForm form : kExpertForms) {
+        check_batches(row, {33, 96, 64, 5, 2, form}, dtype);
       }
+      check_batches(row, {7, 3104, 32, 1, 1}, dtype);
     }
   });
 }
