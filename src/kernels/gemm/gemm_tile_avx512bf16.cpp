@@ -130,7 +130,7 @@ class Inputs {
 
   void run(std::int32_t num_inputs) {
     const std::int32_t blocks = (num_inputs + kBlockInputs - 1) / kBlockInputs;
-    rows_ahead_ = blocks == 1 ? kRows : blocks == 2 ? (kRows + 1) / 2 : 1;
+    rows_ahead_ = blocks == 1 ? kRows : blocks == 2 && kRows > 1 ? kRows / 2 : 1;
     for (std::int32_t left = blocks; left > 0; --left) {  // as even as they go
       const std::int32_t taken = (num_inputs + left - 1) / left;
       take(taken);
@@ -154,16 +154,15 @@ class Inputs {
   void multiply_block() {
     if (next_row_ >= kRows) {
       multiply<0, kRows, kInputs>(at_, count_, 0, running_);
-    } else if (rows_ahead_ == 1) {
-      multiply<1, kRows, kInputs>(at_, count_, next_row_, running_);
     } else if (rows_ahead_ == kRows) {
       multiply<kRows, kRows, kInputs>(at_, count_, next_row_, running_);
-    } else {
-      multiply<(kRows + 1) / 2, kRows, kInputs>(at_, count_, next_row_, running_);
+    } else if constexpr (kRows > 1) {
+      rows_ahead_ == 1 ? multiply<1, kRows, kInputs>(at_, count_, next_row_, running_)
+                       : multiply<kRows / 2, kRows, kInputs>(at_, count_, next_row_, running_);
     }
     next_row_ += rows_ahead_;
     at_.x += kInputs * at_.x_stride;
-    running_ += kInputs * kTileRows;
+    running_ += std::int64_t{kInputs} * kTileRows;
   }
 
   Operands at_;
@@ -208,8 +207,8 @@ void multiply_many(const Operands& operands, const GemmTile& tile) {
       at.weight += at.k;
     }
   }
-  for (std::int32_t i = 0; i < tile.num_inputs; ++i) {
-    for (std::int32_t n = 0; n < kTileRows; n += 4) {
+  for (std::int64_t i = 0; i < tile.num_inputs; ++i) {
+    for (std::int64_t n = 0; n < kTileRows; n += 4) {
       const __m512* sums = running + i * kTileRows + n;
       _mm_storeu_ps(tile.sums + i * kTileRows + n, sum_lanes(sums[0], sums[1], sums[2], sums[3]));
     }

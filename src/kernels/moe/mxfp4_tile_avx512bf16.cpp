@@ -17,9 +17,10 @@ namespace {
 
 constexpr std::int64_t kScaleBlock = 32;
 constexpr std::int64_t kScales = 16;  // scales in a register
-constexpr std::int32_t kQuads = 4;
-constexpr std::int32_t kWords = 32;  // bf16 numbers in a register
-constexpr std::int32_t kBlockRows = 4;
+constexpr std::int64_t kQuads = 4;
+constexpr std::int64_t kWords = 32;  // bf16 numbers in a register
+constexpr std::int64_t kBlockRows = 4;
+constexpr std::int64_t kRowSums = kTileRows;  // from an input to the next
 constexpr std::int32_t kBlockInputs =
     3;  // 12 sums of a group, 12 of all groups, and what a step needs
 // Groups that are decoded at a time: 4 rows of 24 groups are 30 KiB.
@@ -33,7 +34,7 @@ struct CodeTable {
 };
 constexpr CodeTable make_code_table() {
   CodeTable table;
-  for (std::int32_t i = 0; i < kWords; ++i) {
+  for (std::int64_t i = 0; i < kWords; ++i) {
     table.bits[i] = static_cast<std::uint16_t>(
         std::bit_cast<std::uint32_t>(formats::kE2m1Values[static_cast<std::size_t>(i % 16)]) >> 16);
   }
@@ -89,13 +90,13 @@ struct Group {
 };
 
 // Calls step(group, powers) for each group of columns [begin, end), with the scales of kRows rows.
-template <std::int32_t kRows, typename Step>
+template <std::int64_t kRows, typename Step>
 inline void for_groups(const Rows& rows, std::int64_t begin, std::int64_t end, Step&& step) {
   for (std::int64_t block = begin; block < end; block += kScales * kScaleBlock) {
     const __mmask16 mask = first_lanes((rows.cols - block) / kScaleBlock);
     __m512 powers[kRows];
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kRows; ++n) {
+    for (std::int64_t n = 0; n < kRows; ++n) {
       powers[n] = rows.load_scales(n, block, mask);
     }
     Group group{.at = block, .codes = 0, .which = first_scales()};
@@ -103,26 +104,26 @@ inline void for_groups(const Rows& rows, std::int64_t begin, std::int64_t end, S
     for (; group.at < (end < block_end ? end : block_end); group.at += kQuadGroup) {
       group.codes = first_lanes((rows.cols - group.at) / 8);
       step(group, powers);
-      group.which = _mm512_add_epi32(group.which, _mm512_set1_epi32(kQuads));
+      group.which = _mm512_add_epi32(group.which, _mm512_set1_epi32(int{kQuads}));
     }
   }
 }
 
 // Few inputs: the values stay in registers.
-template <std::int32_t kRows, std::int32_t kInputs>
+template <std::int64_t kRows, std::int64_t kInputs>
 void multiply_few(const Rows& rows, const formats::Bf16* x, std::int64_t x_stride, float* out) {
   __m512 sums[kRows][kInputs];
 #pragma GCC unroll 8
-  for (std::int32_t n = 0; n < kRows; ++n) {
+  for (std::int64_t n = 0; n < kRows; ++n) {
 #pragma GCC unroll 8
-    for (std::int32_t i = 0; i < kInputs; ++i) {
+    for (std::int64_t i = 0; i < kInputs; ++i) {
       sums[n][i] = _mm512_setzero_ps();
     }
   }
   const __m512i table = _mm512_load_si512(kCodeTable.bits);
   for_groups<kRows>(rows, 0, rows.cols, [&](const Group& group, const __m512* powers) {
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kRows; ++n) {
+    for (std::int64_t n = 0; n < kRows; ++n) {
       const __m512i codes = rows.load_codes(n, group.at, group.codes);
       const __m512bh w0 = values_of(codes, table);
       const __m512bh w1 = values_of(_mm512_srli_epi16(codes, 4), table);
@@ -130,7 +131,7 @@ void multiply_few(const Rows& rows, const formats::Bf16* x, std::int64_t x_strid
       const __m512bh w3 = values_of(_mm512_srli_epi16(codes, 12), table);
       const __m512 scale = _mm512_permutexvar_ps(group.which, powers[n]);
 #pragma GCC unroll 8
-      for (std::int32_t i = 0; i < kInputs; ++i) {
+      for (std::int64_t i = 0; i < kInputs; ++i) {
         const formats::Bf16* from = x + i * x_stride + group.at;
         __m512 sum = _mm512_setzero_ps();
         sum = _mm512_dpbf16_ps(sum, w0, (__m512bh)_mm512_load_si512(from));
@@ -142,10 +143,10 @@ void multiply_few(const Rows& rows, const formats::Bf16* x, std::int64_t x_strid
     }
   });
 #pragma GCC unroll 8
-  for (std::int32_t i = 0; i < kInputs; ++i) {
+  for (std::int64_t i = 0; i < kInputs; ++i) {
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kRows; n += 4) {
-      _mm_storeu_ps(out + i * kTileRows + n,
+    for (std::int64_t n = 0; n < kRows; n += 4) {
+      _mm_storeu_ps(out + i * kRowSums + n,
                     sum_lanes(sums[n][i], sums[n + 1][i], sums[n + 2][i], sums[n + 3][i]));
     }
   }
@@ -159,7 +160,7 @@ void decode(const Rows& rows, std::int64_t begin, std::int64_t end, std::uint8_t
     constexpr std::int64_t kSet = kBlockRows * 64;
     std::uint8_t* to = out + (group.at - begin) / kQuadGroup * kDecodedBytes;
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kBlockRows; ++n, to += 64) {
+    for (std::int64_t n = 0; n < kBlockRows; ++n, to += 64) {
       const __m512i codes = rows.load_codes(n, group.at, group.codes);
       _mm512_store_si512(to, (__m512i)values_of(codes, table));
       _mm512_store_si512(to + kSet, (__m512i)values_of(_mm512_srli_epi16(codes, 4), table));
@@ -171,54 +172,54 @@ void decode(const Rows& rows, std::int64_t begin, std::int64_t end, std::uint8_t
 }
 
 // Adds a range of decoded groups to the sums of four rows with kInputs inputs.
-template <std::int32_t kInputs>
+template <std::int64_t kInputs>
 void multiply_decoded(const std::uint8_t* groups, std::int64_t count, const formats::Bf16* x,
                       std::int64_t x_stride, __m512 (*running)[kBlockRows]) {
   __m512 sums[kBlockRows][kInputs];
   const formats::Bf16* inputs[kInputs];
 #pragma GCC unroll 8
-  for (std::int32_t i = 0; i < kInputs; ++i) {
+  for (std::int64_t i = 0; i < kInputs; ++i) {
     inputs[i] = x + i * x_stride;
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kBlockRows; ++n) {
+    for (std::int64_t n = 0; n < kBlockRows; ++n) {
       sums[n][i] = running[i][n];
     }
   }
   for (std::int64_t group = 0; group < count; ++group, groups += kDecodedBytes) {
     __m512 parts[kBlockRows][kInputs];
 #pragma GCC unroll 4
-    for (std::int32_t set = 0; set < kQuads; ++set) {
+    for (std::int64_t set = 0; set < kQuads; ++set) {
       __m512bh v[kInputs];
 #pragma GCC unroll 8
-      for (std::int32_t i = 0; i < kInputs; ++i) {
+      for (std::int64_t i = 0; i < kInputs; ++i) {
         v[i] = (__m512bh)_mm512_load_si512(inputs[i] + set * kWords);
       }
 #pragma GCC unroll 8
-      for (std::int32_t n = 0; n < kBlockRows; ++n) {
+      for (std::int64_t n = 0; n < kBlockRows; ++n) {
         const auto w = (__m512bh)_mm512_load_si512(groups + (set * kBlockRows + n) * 64);
 #pragma GCC unroll 8
-        for (std::int32_t i = 0; i < kInputs; ++i) {
+        for (std::int64_t i = 0; i < kInputs; ++i) {
           parts[n][i] = _mm512_dpbf16_ps(set == 0 ? _mm512_setzero_ps() : parts[n][i], w, v[i]);
         }
       }
     }
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kBlockRows; ++n) {
+    for (std::int64_t n = 0; n < kBlockRows; ++n) {
       const __m512 scale = _mm512_load_ps(groups + (kQuads * kBlockRows + n) * 64);
 #pragma GCC unroll 8
-      for (std::int32_t i = 0; i < kInputs; ++i) {
+      for (std::int64_t i = 0; i < kInputs; ++i) {
         sums[n][i] = _mm512_fmadd_ps(parts[n][i], scale, sums[n][i]);
       }
     }
 #pragma GCC unroll 8
-    for (std::int32_t i = 0; i < kInputs; ++i) {
+    for (std::int64_t i = 0; i < kInputs; ++i) {
       inputs[i] += kQuadGroup;
     }
   }
 #pragma GCC unroll 8
-  for (std::int32_t i = 0; i < kInputs; ++i) {
+  for (std::int64_t i = 0; i < kInputs; ++i) {
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kBlockRows; ++n) {
+    for (std::int64_t n = 0; n < kBlockRows; ++n) {
       running[i][n] = sums[n][i];
     }
   }
@@ -227,9 +228,9 @@ void multiply_decoded(const std::uint8_t* groups, std::int64_t count, const form
 void multiply_many(const Rows& rows, const Mxfp4Tile& tile, float* out) {
   alignas(64) std::uint8_t decoded[kDecodedGroups * kDecodedBytes];
   __m512 running[kTileInputs][kBlockRows];
-  for (std::int32_t i = 0; i < tile.num_inputs; ++i) {
+  for (std::int64_t i = 0; i < tile.num_inputs; ++i) {
 #pragma GCC unroll 8
-    for (std::int32_t n = 0; n < kBlockRows; ++n) {
+    for (std::int64_t n = 0; n < kBlockRows; ++n) {
       running[i][n] = _mm512_setzero_ps();
     }
   }
@@ -238,7 +239,7 @@ void multiply_many(const Rows& rows, const Mxfp4Tile& tile, float* out) {
     const std::int64_t end = begin + kRange < tile.cols ? begin + kRange : tile.cols;
     const std::int64_t count = (end - begin + kQuadGroup - 1) / kQuadGroup;
     decode(rows, begin, end, decoded);
-    std::int32_t i = 0;
+    std::int64_t i = 0;
     for (; i + kBlockInputs <= tile.num_inputs; i += kBlockInputs) {
       multiply_decoded<kBlockInputs>(decoded, count, tile.x + i * tile.x_stride + begin,
                                      tile.x_stride, running + i);
@@ -248,8 +249,8 @@ void multiply_many(const Rows& rows, const Mxfp4Tile& tile, float* out) {
                           running + i);
     }
   }
-  for (std::int32_t i = 0; i < tile.num_inputs; ++i) {
-    _mm_storeu_ps(out + i * kTileRows,
+  for (std::int64_t i = 0; i < tile.num_inputs; ++i) {
+    _mm_storeu_ps(out + i * kRowSums,
                   sum_lanes(running[i][0], running[i][1], running[i][2], running[i][3]));
   }
 }
@@ -261,7 +262,7 @@ void mxfp4_tile_avx512bf16(const Mxfp4Tile& tile) {
   if (tile.num_inputs == 1) {
     return multiply_few<kTileRows, 1>(rows, tile.x, tile.x_stride, tile.sums);
   }
-  for (std::int32_t row = 0; row < kTileRows; row += kBlockRows) {
+  for (std::int64_t row = 0; row < kRowSums; row += kBlockRows) {
     float* out = tile.sums + row;
     switch (tile.num_inputs) {
       case 2: multiply_few<kBlockRows, 2>(rows, tile.x, tile.x_stride, out); break;
