@@ -219,7 +219,7 @@ TEST(Gemm, NaNAndInfStayInTheirRows) {
     for (const DType dtype : kActivationDtypes) {
       GemmCase input({3, 33, {5}}, dtype, DType::kBF16);
       store_element(input.x().data(), dtype, 33 + 32, NAN);
-      store_element(input.x().data(), dtype, 2 * 33, INFINITY);
+      store_element(input.x().data(), dtype, std::int64_t{2} * 33, INFINITY);
       std::vector<float> out;
       const GemmArgs args = input.args(out, false);
       if (!row.accepts(args)) {

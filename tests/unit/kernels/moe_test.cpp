@@ -449,9 +449,9 @@ TEST(Moe, ANaNScaleMakesItsBlockNaNAndNothingElse) {
 TEST(Moe, CountsEachExpertInUseOnce) {
   const MoeCase input({5, 64, 32, 4, 1, ExpertForm::kMxfp4, Routing::kAllToTheLast}, DType::kF32);
   std::vector<float> out;
-  const std::int64_t rows_in = 2 * 32;
-  EXPECT_EQ(moe_bytes(input.args(out)),
-            rows_in * (64 / 32 * 17 + 2) + std::int64_t{64} * (32 / 32 * 17 + 2));
+  constexpr std::int64_t kGateUp = std::int64_t{64} * (64 / 32 * 17 + 2);
+  constexpr std::int64_t kDown = std::int64_t{64} * (17 + 2);
+  EXPECT_EQ(moe_bytes(input.args(out)), kGateUp + kDown);
   EXPECT_EQ(moe_flops(input.args(out)), 6 * 5 * 64 * 32);
 }
 
