@@ -1,6 +1,8 @@
 """score, tokenize, inspect and make-model against golden values and each other."""
 import json
 import math
+import random
+import re
 import unittest
 
 from program import DEMO, GOLDEN, Case, read_safetensors, run, run_json
@@ -110,6 +112,38 @@ class Inspect(Case):
         broken = run("inspect", self.folder, "--json")
         self.assertEqual(broken.returncode, 3)
         self.assertGreaterEqual(len(json.loads(broken.stdout)["problems"]), 2)
+
+
+class DamagedCheckpoint(Case):
+    """Each kind of fault once; every fault that we could think of is in corruption_test.cpp."""
+
+    def damages(self):
+        data = (DEMO / "model.safetensors").read_bytes()
+        end = 8 + int.from_bytes(data[:8], "little")
+        header = data[8:end]
+        (shape,) = re.match(rb'.*?"shape":\[(\d)', header).groups()
+        for name, old, new in (
+                ("a shape", b'"shape":[' + shape, b'"shape":[' + (b"2" if shape == b"1" else b"1")),
+                ("a dtype", b'"BF16"', b'"F32" '),
+                ("a name", b".weight", b".weighs"),
+                ("an offset", b'"data_offsets":[0,', b'"data_offsets":[1,')):
+            self.assertIn(old, header)
+            yield name, data[:8] + header.replace(old, new, 1) + data[end:]
+        yield "a byte less", data[:-1]
+        yield "random bytes", data[:8] + random.Random(1).randbytes(len(header)) + data[end:]
+
+    def test_exits_with_3_and_one_line_that_names_the_file_or_the_tensor(self):
+        for file in DEMO.iterdir():
+            (self.folder / file.name).write_bytes(file.read_bytes())
+        run("score", self.folder, "--ids", "1,2,3", check=0)
+        lines = set()
+        for name, data in self.damages():
+            (self.folder / "model.safetensors").write_bytes(data)
+            done = self.assert_fails(3, "run", self.folder, "--raw", "--ids", "1,2,3",
+                                     message="model.safetensors")
+            self.assertEqual(done.stdout, b"", name)
+            lines.add(done.stderr)
+        self.assertEqual(len(lines), 6, "each fault has its own words")
 
 
 class Bench(Case):

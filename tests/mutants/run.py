@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Applies one-line faults, one at a time, and expects the tests to notice each.
 
-usage: run.py [--only REGEX] [--list | --check]
+usage: run.py [--only REGEX] [--skip REGEX] [--jobs N] [--list | --check]
 
 mutants.json lists them: `name`, `file`, `old` (must occur exactly once in the file), `new`, `build` (the
 ninja targets that hold the test), `test` (what `ctest -R` runs), and `why` where it is not plain. Each
@@ -11,6 +11,7 @@ run. On demand, not in CI: each costs the rebuild of what it touches.
 """
 import argparse
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -44,8 +45,8 @@ def prepare():
     must("cmake", "--preset", "cpu")
 
 
-def build(targets):
-    return call("ninja", "-C", BUILD, *targets)
+def build(targets, jobs):
+    return call("ninja", "-C", BUILD, f"-j{jobs}", *targets)
 
 
 def run_tests(pattern):
@@ -65,7 +66,7 @@ def misfit(tree, mutant):
                                   f"found it {count} times: {mutant['old']!r}")
 
 
-def judge(mutant):
+def judge(mutant, jobs):
     """An empty text when the mutant was caught, else what went wrong."""
     if fault := misfit(TREE, mutant):
         return fault
@@ -73,7 +74,7 @@ def judge(mutant):
     text = path.read_text()
     path.write_text(text.replace(mutant["old"], mutant["new"]))
     try:
-        built = build(mutant["build"])
+        built = build(mutant["build"], jobs)
         if built.returncode != 0:
             if "static assertion failed" in built.stdout:
                 return ""
@@ -86,9 +87,9 @@ def judge(mutant):
         path.write_text(text)
 
 
-def healthy(mutants):
+def healthy(mutants, jobs):
     """Without a fault every named test passes; otherwise a failure would prove nothing."""
-    built = build(sorted({target for mutant in mutants for target in mutant["build"]}))
+    built = build(sorted({target for mutant in mutants for target in mutant["build"]}), jobs)
     if built.returncode != 0:
         sys.exit(f"the tree without faults does not build:\n{built.stdout[-2000:]}")
     for pattern in sorted({mutant["test"] for mutant in mutants}):
@@ -100,22 +101,24 @@ def healthy(mutants):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", default="", help="names that match this regular expression")
+    parser.add_argument("--skip", default="$^", help="but not names that match this one")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="of each build")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true", help="only that every old text is there once")
     options = parser.parse_args()
     mutants = [mutant for mutant in json.loads((ROOT / "tests/mutants/mutants.json").read_text())
-               if re.search(options.only, mutant["name"])]
+               if re.search(options.only, mutant["name"]) and not re.search(options.skip, mutant["name"])]
     if options.list:
         print("\n".join(f"{mutant['name']}: {mutant['file']} -> {mutant['test']}" for mutant in mutants))
         return
     if options.check:
         sys.exit("\n".join(fault for mutant in mutants if (fault := misfit(ROOT, mutant))) or 0)
     prepare()
-    healthy(mutants)
+    healthy(mutants, options.jobs)
     failures = 0
     for mutant in mutants:
         start = time.monotonic()
-        fault = judge(mutant)
+        fault = judge(mutant, options.jobs)
         failures += bool(fault)
         print(f"{'FAILED' if fault else 'caught'} {mutant['name']} ({time.monotonic() - start:.0f} s)"
               f"{': ' + fault if fault else ''}", flush=True)

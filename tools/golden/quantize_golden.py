@@ -269,4 +269,5 @@ def main(path):
             out.write(run(case, sources[case[0]][1]))
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])

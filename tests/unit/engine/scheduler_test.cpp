@@ -110,6 +110,28 @@ TEST(Scheduler, WindowPagesAlwaysSuffice) {
   }
 }
 
+// In step, one token each: at position 32 every window of 18 begins on the last token of a page.
+TEST(Scheduler, WindowPagesSufficeWhenEveryWindowTouchesOnePageMore) {
+  SchedulerLimits limits{.max_num_seqs = 8,
+                         .max_batch_tokens = 8,
+                         .max_logit_rows = 8,
+                         .page_size = 16,
+                         .window = 18,
+                         .num_pages = {8 * 3, 0}};
+  limits.num_pages[1] = window_pages(limits);
+  Simulation simulation(limits, 1);
+  for (std::int32_t i = 0; i < limits.max_num_seqs; ++i) {
+    simulation.add(1, 40, false);
+  }
+  int steps = 0;
+  for (; simulation.has_work() && steps < 100; ++steps) {
+    simulation.step();
+    ASSERT_FALSE(HasFailure());
+  }
+  EXPECT_EQ(steps, 39) << "not in step";
+  EXPECT_EQ(simulation.scheduler().num_preemptions(), 0);
+}
+
 TEST(Scheduler, PreemptsTheYoungestWhichStartsOver) {
   SchedulerLimits limits{.max_num_seqs = 2,
                          .max_batch_tokens = 32,

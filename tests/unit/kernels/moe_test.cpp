@@ -90,8 +90,13 @@ TEST(Moe, InstancesAgreeWithTheReferenceAtEverySize) {
            {std::pair{32, 32}, {32, 96}, {96, 64}, {320, 160}, {2880, 32}, {32, 2880}}) {
         check_against_reference(row, {3, hidden, intermediate, 3, 2, form});
       }
+      // Rows of up to 4,096 columns are decoded once for a group of inputs.
+      for (const auto& [hidden, intermediate] :
+           {std::pair{2880, 32}, {4096, 32}, {4128, 32}, {32, 4128}}) {
+        check_against_reference(row, {7, hidden, intermediate, 1, 1, form});
+      }
     }
-    for (const std::int32_t tokens : {511, 512, 513}) {
+    for (const std::int32_t tokens : {511, 512, 513, 769, 1025}) {
       check_against_reference(row, {tokens, 32, 32, 4, 1});
     }
     // More inputs of an expert, and more columns, than are taken at a time.
@@ -112,6 +117,9 @@ TEST(Moe, InstancesAgreeWithTheReferenceForEveryRouting) {
       check_against_reference(row, {tokens, 32, 32, 1, 1});
       check_against_reference(row, {tokens, 32, 32, 4, 4});
       check_against_reference(row, {tokens, 32, 32, 33, 8});
+    }
+    for (const std::int32_t experts : {127, 257, 1025}) {
+      check_against_reference(row, {5, 32, 32, experts, 8});
     }
   });
 }
