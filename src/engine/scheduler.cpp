@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
@@ -95,6 +96,7 @@ void Scheduler::forget(Sequence* sequence) {
 
 const model::BatchPlan& Scheduler::schedule() {
   plan_.token_ids.clear();
+  std::move(plan_.sequences.begin(), plan_.sequences.end(), std::back_inserter(spare_entries_));
   plan_.sequences.clear();
   plan_.logit_rows.clear();
   scheduled_.clear();
@@ -239,8 +241,14 @@ void Scheduler::share_rows() {
 }
 
 void Scheduler::plan_rows(Sequence* sequence, std::int32_t rows) {
-  model::SequencePlan entry{
-      .first_row = plan_.num_tokens(), .num_rows = rows, .first_position = sequence->num_computed};
+  model::SequencePlan entry;
+  if (!spare_entries_.empty()) {
+    entry = std::move(spare_entries_.back());
+    spare_entries_.pop_back();
+  }
+  entry.first_row = plan_.num_tokens();
+  entry.num_rows = rows;
+  entry.first_position = sequence->num_computed;
   for (int group = 0; group < kNumCacheGroups; ++group) {
     entry.tables[group] = sequence->tables[group];
   }

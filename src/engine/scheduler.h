@@ -100,6 +100,7 @@ class Scheduler {
   std::vector<Sequence*> scheduled_;
   std::vector<Sequence*> prompts_;  // of the step that is being planned
   model::BatchPlan plan_;
+  std::vector<model::SequencePlan> spare_entries_;  // of earlier plans, for their memory
   SchedulerCounters counters_;
 };
 

@@ -111,10 +111,9 @@ void TokenEngine::step(std::vector<TokenEvent>& events) {
 // Walks the logit rows of the step, which stand in the order of the sequences.
 void TokenEngine::finish_rows(std::vector<TokenEvent>& events) {
   const auto vocab = static_cast<std::size_t>(model_->config().vocab);
-  const std::vector<Sequence*> sequences(scheduler_.scheduled().begin(),
-                                         scheduler_.scheduled().end());
+  finishing_.assign(scheduler_.scheduled().begin(), scheduler_.scheduled().end());
   std::size_t row = 0;
-  for (Sequence* sequence : sequences) {
+  for (Sequence* sequence : finishing_) {
     const bool is_complete = sequence->num_remaining() == 0;
     std::span<float> last;
     const std::int32_t scored_until = sequence->wants_prompt_logits()

@@ -48,6 +48,7 @@ class TokenEngine {
   Sampler sampler_;
   Buffer<float> logits_;  // [max_logit_rows, vocab]
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::vector<Sequence*> finishing_;  // of the step that is being finished
   SequenceId next_id_ = 1;
 };
 
