@@ -240,12 +240,17 @@ void Scheduler::share_rows() {
   }
 }
 
-void Scheduler::plan_rows(Sequence* sequence, std::int32_t rows) {
-  model::SequencePlan entry;
-  if (!spare_entries_.empty()) {
-    entry = std::move(spare_entries_.back());
-    spare_entries_.pop_back();
+model::SequencePlan Scheduler::spare_entry() {
+  if (spare_entries_.empty()) {
+    return {};
   }
+  model::SequencePlan entry(std::move(spare_entries_.back()));
+  spare_entries_.pop_back();
+  return entry;
+}
+
+void Scheduler::plan_rows(Sequence* sequence, std::int32_t rows) {
+  model::SequencePlan entry = spare_entry();
   entry.first_row = plan_.num_tokens();
   entry.num_rows = rows;
   entry.first_position = sequence->num_computed;

@@ -88,6 +88,7 @@ class Scheduler {
   void plan_prompts(bool includes_last_rows);
   void share_rows();
   void plan_rows(Sequence* sequence, std::int32_t rows);
+  model::SequencePlan spare_entry();
   Budget budget_left() const;
   bool reserve_or_preempt(Sequence* sequence, std::int32_t num_tokens);
   void preempt(Sequence* sequence);

@@ -52,13 +52,13 @@ StepCounts step_counts() { return {allocations.load(), locks.load()}; }
 #if defined(__x86_64__)
 
 bool can_watch_system_calls() {
-  static const bool can = [] {
+  static const bool kCan = [] {
     struct sigaction action = {};
     action.sa_sigaction = &on_system_call;
     action.sa_flags = SA_SIGINFO;
     return ::sigaction(SIGSYS, &action, nullptr) == 0 && set_dispatch(true) && set_dispatch(false);
   }();
-  return can;
+  return kCan;
 }
 
 void arm_thread() {

@@ -66,6 +66,7 @@ Witnessed witness_step(Model& model) {
   std::vector<float> logits(model.config().vocab);
   EXPECT_TRUE(model.forward(plan_of(0, kPrompt), logits).ok());
   std::vector<BatchPlan> steps;
+  steps.reserve(5);
   for (std::int32_t step = 0; step < 5; ++step) {
     steps.push_back(plan_of(kPrompt + step, 1));
   }
