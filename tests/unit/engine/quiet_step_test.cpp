@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "model/model.h"
@@ -51,7 +52,7 @@ BatchPlan plan_of(std::int32_t first_position, std::int32_t num_rows) {
     table.pages.resize(kPages);
     std::iota(table.pages.begin(), table.pages.end(), 0);
   }
-  plan.sequences = {sequence};
+  plan.sequences.push_back(std::move(sequence));
   plan.logit_rows = {num_rows - 1};
   return plan;
 }
