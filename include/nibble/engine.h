@@ -25,8 +25,17 @@ enum class DeviceChoice : std::uint8_t {
   kCuda,  ///< the first GPU, or kUnsupported with the reason
 };
 
+/// Where weights come from.
+enum class LoadFormat : std::uint8_t {
+  kFiles,  ///< the safetensors files of the model's folder
+  /// Random ones, made where the model is computed: those that `nibble make-model` writes with seed
+  /// 0. `model` is a folder with config.json, or the name of a preset ("gpt-oss-120b").
+  kDummy,
+};
+
 struct EngineOptions {
   std::string model;  ///< folder with config.json and safetensors files
+  LoadFormat load_format = LoadFormat::kFiles;
   Activation activation = Activation::kBf16;
   DeviceChoice device = DeviceChoice::kAuto;
   std::int32_t num_threads = 0;  ///< 0: every processor this process may use

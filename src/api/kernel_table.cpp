@@ -11,8 +11,12 @@
 #include "kernels/moe/moe_tiles.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/quantize/quantize.h"
+#include "kernels/random/random_fill.h"
+#include "kernels/random/random_tiles.h"
 #include "kernels/rope/rope_store.h"
 #include "kernels/route/top_k.h"
+#include "kernels/sample/pick_ids.h"
+#include "kernels/sample/sample_rows.h"
 
 namespace nibble {
 namespace {
@@ -22,6 +26,15 @@ void append(const char* family, std::span<const kernels::Instance<Args>> table,
             std::vector<KernelRow>& rows) {
   for (const kernels::Instance<Args>& row : table) {
     rows.push_back({family, row.info, true});
+  }
+}
+
+// Of a family that a forward pass does without.
+template <typename Args>
+void append_other(const char* family, std::span<const kernels::Instance<Args>> table,
+                  std::vector<KernelRow>& rows) {
+  for (const kernels::Instance<Args>& row : table) {
+    rows.push_back({family, row.info, false});
   }
 }
 
@@ -47,6 +60,10 @@ std::vector<KernelRow> kernel_rows() {
   append("rms_norm", kernels::rms_norm_instances(), rows);
   append("rope_store", kernels::rope_store_instances(), rows);
   append("top_k", kernels::top_k_instances(), rows);
+  append_other("pick_ids", kernels::pick_ids_instances(), rows);
+  append_other("random_fill", kernels::random_fill_instances(), rows);
+  append_other("random_tiles", kernels::random_tiles_instances(), rows);
+  append_other("sample_rows", kernels::sample_rows_instances(), rows);
   for (const kernels::InstanceInfo& info : kernels::quantize_instances()) {
     rows.push_back({"quantize", info, false});
   }

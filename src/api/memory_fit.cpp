@@ -15,6 +15,8 @@ constexpr std::int32_t kLogitRows = 64;
 // Activations of a step, stacks, tokenizer: generously, since it only decides how long a context
 // may be.
 constexpr std::int64_t kOtherBytes = std::int64_t{1} << 30U;
+// Of a device, beside what a step needs: captured graphs (64 of a few MB), the runtime's own.
+constexpr std::int64_t kOtherDeviceBytes = std::int64_t{1} << 29U;
 
 // Window pages that keep prefixes: for this many tokens, or a part of the full group's pages if
 // that is more. Window layers then still hold far less than the others.
@@ -98,7 +100,8 @@ class CacheRoom {
 }  // namespace
 
 Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelConfig& config,
-                               std::int64_t file_bytes, std::int64_t available_bytes) {
+                               std::int64_t file_bytes, std::int64_t available_bytes,
+                               MemoryOf memory) {
   NIBBLE_RETURN_IF_ERROR(check(options, config));
   const DType activation = options.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
   EnginePlan plan;
@@ -116,7 +119,13 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
                  .page_size = options.page_size,
                  .window = config.window,
                  .shares_prefixes = options.enable_prefix_caching};
-  const std::int64_t room_bytes = available_bytes - file_bytes - kOtherBytes;
+  std::int64_t other_bytes = kOtherBytes;
+  if (memory == MemoryOf::kDevice) {
+    model::ModelOptions longest = plan.model;
+    longest.max_position = config.max_position;
+    other_bytes = kOtherDeviceBytes + model::device_step_bytes(config, longest);
+  }
+  const std::int64_t room_bytes = available_bytes - file_bytes - other_bytes;
   const CacheRoom room(config, plan, options.enable_prefix_caching, room_bytes);
   const bool is_automatic = options.max_model_len == 0;
   const std::int64_t fitting = room.num_full(is_automatic) * options.page_size;

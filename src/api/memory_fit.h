@@ -15,12 +15,17 @@ struct EnginePlan {
   engine::SchedulerLimits limits;
 };
 
+// Whose memory is planned.
+enum class MemoryOf : std::uint8_t { kHost, kDevice };
+
 // `file_bytes`: of the checkpoint; `available_bytes`: what this process may still take. Without an
 // explicit max_model_len the context is the model's, lowered to what one sequence can have; an
 // explicit one that does not fit is kExhausted with the numbers. Several sequences share the pages:
 // enough for all at full length if there is room for that. What is left, and a fifth of the cache
-// when the context had to be lowered, keeps the window pages of prefixes.
+// when the context had to be lowered, keeps the window pages of prefixes. On a device what a step
+// needs is counted; on a host a constant stands for it.
 Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelConfig& config,
-                               std::int64_t file_bytes, std::int64_t available_bytes);
+                               std::int64_t file_bytes, std::int64_t available_bytes,
+                               MemoryOf memory = MemoryOf::kHost);
 
 }  // namespace nibble

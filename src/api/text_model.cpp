@@ -8,11 +8,11 @@
 #include "api/chat_prompt.h"
 #include "api/device_choice.h"
 #include "api/memory_fit.h"
+#include "api/model_source.h"
 #include "api/sampling_rules.h"
 #include "base/error.h"
 #include "tensor/machine_facts.h"
 #include "text/harmony.h"
-#include "weights/checkpoint.h"
 
 namespace nibble {
 namespace {
@@ -35,25 +35,15 @@ Result<std::optional<text::Tokenizer>> load_tokenizer(const std::string& folder,
   return std::optional<text::Tokenizer>(std::move(tokenizer));
 }
 
-std::int64_t checkpoint_bytes(const std::string& folder) {
-  std::int64_t bytes = 0;
-  std::error_code failed;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
-    if (entry.path().extension() == ".safetensors") {
-      const auto size = entry.file_size(failed);
-      bytes += failed ? 0 : static_cast<std::int64_t>(size);
-    }
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Result<TextModel> TextModel::load(const EngineOptions& options) {
   const Clock::time_point begin = Clock::now();
-  NIBBLE_ASSIGN_OR_RETURN(const model::ModelConfig config, model::load_config(options.model));
+  NIBBLE_ASSIGN_OR_RETURN(const ModelSource source,
+                          find_source(options.model, options.load_format));
+  const model::ModelConfig& config = source.config;
   TextModel out;
-  NIBBLE_ASSIGN_OR_RETURN(out.defaults, model::load_generation_defaults(options.model, config));
+  out.defaults = source.defaults;
   NIBBLE_ASSIGN_OR_RETURN(out.tokenizer, load_tokenizer(options.model, config.vocab));
   if (out.tokenizer.has_value()) {
     out.constraints = std::make_unique<Constraints>();
@@ -65,13 +55,13 @@ Result<TextModel> TextModel::load(const EngineOptions& options) {
       choose_device(options.use_reference_kernels ? DeviceChoice::kCpu : options.device));
   const bool is_on_gpu = device.kernels == model::KernelChoice::kCuda;
   NIBBLE_ASSIGN_OR_RETURN(EnginePlan plan,
-                          plan_engine(options, config, checkpoint_bytes(options.model),
-                                      is_on_gpu ? device.free_bytes : machine.available_bytes));
+                          plan_engine(options, config, source.weight_bytes(),
+                                      is_on_gpu ? device.free_bytes : machine.available_bytes,
+                                      is_on_gpu ? MemoryOf::kDevice : MemoryOf::kHost));
   if (is_on_gpu) {
     plan.model.kernels = device.kernels;
   }
-  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model,
-                          model::load_model(options.model, plan.model));
+  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model, source.load(plan.model));
   const model::MemoryPlan memory = model->memory();
   out.info = {.model = options.model,
               .architecture = config.architecture,

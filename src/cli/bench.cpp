@@ -12,7 +12,6 @@
 #include "cli/bench_plot.h"
 #include "cli/flags.h"
 #include "cli/interrupt.h"
-#include "cli/model_path.h"
 #include "cli/parse.h"
 #include "cli/verbs.h"
 
@@ -35,6 +34,7 @@ struct BenchFlags {
   std::string n_threads = "0";
   std::string activation = "bf16";
   std::string device = "auto";
+  std::string load_format = "auto";
   std::string format = "md";
   std::string baseline;
   std::string plot;
@@ -91,16 +91,16 @@ std::string model_name(const std::string& typed, const std::string& folder) {
   return path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
 }
 
-Result<std::string> find_files(const Host& host, const std::string& name) {
-  Result<std::string> folder = find_model(name, model_places(host.executable));
+Result<std::string> find_subject(const Host& host, const std::string& name, LoadFormat format) {
+  Result<std::string> folder = find_model(host, name, format);
   if (folder) {
     return folder;
   }
   const std::vector<std::string> presets = host.backend.preset_names();
   if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
     return error(Code::kNotFound,
-                 "{0} is a shape without files here: `nibble make-model --preset {0} DST` writes "
-                 "them, then bench DST",
+                 "{0} is a shape without files here: --load-format dummy takes random weights, "
+                 "`nibble make-model --preset {0} DST` writes them, then bench DST",
                  name);
   }
   return folder;
@@ -190,11 +190,13 @@ Outcome bench(Host& host, const BenchFlags& flags) {
   if (const Status status = parse_lists(flags, options); !status.ok()) {
     return wrong_usage(status.message());
   }
-  const Result<std::string> folder = find_files(host, flags.model);
+  const Result<std::string> folder =
+      find_subject(host, flags.model, load_format(flags.load_format));
   if (!folder) {
     return failed(folder.error(), During::kLoad);
   }
   options.model = *folder;
+  options.load_format = load_format(flags.load_format);
   options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
   options.device = device_choice(flags.device);
   options.has_warmup = !flags.skips_warmup;
@@ -244,6 +246,7 @@ void add_test_flags(CLI::App& verb, BenchFlags& flags) {
   add_integer(verb, {"-r,--repetitions", "N", "runs of each test (default: 5)"}, {1, 100000},
               flags.options.repetitions);
   add_device(verb, flags.device);
+  add_load_format(verb, flags.load_format);
   add_choice(verb, {"--activation", "TYPE", "bf16 (default) or f32"}, {"bf16", "f32"},
              flags.activation);
   add_switch(verb, "--no-warmup", flags.skips_warmup, "time the first run too");
@@ -260,6 +263,7 @@ void add_bench(CLI::App& app, Invocation& invocation) {
             "  nibble bench MODEL -p 0 -n 128 -d 0,4096   generation at two depths\n"
             "  nibble bench MODEL -pg 512,128 -t 1,2      both together, with 1 and 2 threads\n"
             "  nibble bench MODEL -p 0 --streams 1,8,64   many sequences at once\n"
+            "  nibble bench gpt-oss-120b --load-format dummy   random weights, no files\n"
             "  nibble bench MODEL -o json > before.json   and later, exit code 8 when slower:\n"
             "  nibble bench MODEL --baseline before.json\n"});
   auto flags = std::make_shared<BenchFlags>();

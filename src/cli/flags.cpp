@@ -119,6 +119,18 @@ DeviceChoice device_choice(const std::string& device) {
   return device == "cuda" ? DeviceChoice::kCuda : DeviceChoice::kCpu;
 }
 
+CLI::Option* add_load_format(CLI::App& app, std::string& format) {
+  return add_choice(app,
+                    {"--load-format", "auto|dummy",
+                     "dummy: random weights; MODEL is a folder with config.json, or a\npreset of "
+                     "`nibble make-model` (default: the folder's files)"},
+                    {"auto", "dummy"}, format);
+}
+
+LoadFormat load_format(const std::string& format) {
+  return format == "dummy" ? LoadFormat::kDummy : LoadFormat::kFiles;
+}
+
 void add_model_name(CLI::App& app, std::string& model) {
   add_text(app,
            {"-m,--model,MODEL", "MODEL",
@@ -150,6 +162,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
              {"bf16", "f32"}, flags.activation)
       ->group(kModelGroup);
   add_device(app, flags.device)->group(kModelGroup);
+  add_load_format(app, flags.load_format)->group(kModelGroup);
   add_switch(app, "--no-enable-prefix-caching", flags.forgets_prefixes,
              "compute every prompt in full, shared beginnings included")
       ->group(kModelGroup);
@@ -217,22 +230,38 @@ void add_sampling_flags(CLI::App& app, SamplingParams& sampling) {
             ->allow_extra_args(false));
 }
 
+Result<std::string> find_model(const Host& host, const std::string& name, LoadFormat format) {
+  Result<std::string> folder = find_model(name, model_places(host.executable));
+  if (!folder && format == LoadFormat::kDummy) {
+    const std::vector<std::string> presets = host.backend.preset_names();
+    if (std::find(presets.begin(), presets.end(), name) != presets.end()) {
+      return name;
+    }
+  }
+  return folder;
+}
+
+EngineOptions engine_options(const ModelFlags& flags, const std::string& model) {
+  EngineOptions options = flags.engine;
+  options.model = model;
+  options.load_format = load_format(flags.load_format);
+  options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  options.device = device_choice(flags.device);
+  options.enable_prefix_caching = !flags.forgets_prefixes;
+  return options;
+}
+
 Outcome find_folder(const Host& host, const ModelFlags& flags) {
-  const Result<std::string> folder = find_model(flags.model, model_places(host.executable));
+  const Result<std::string> folder = find_model(host, flags.model, load_format(flags.load_format));
   return folder ? done() : failed(folder.error(), During::kLoad);
 }
 
 Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Session>& session) {
-  Result<std::string> folder = find_model(flags.model, model_places(host.executable));
+  const Result<std::string> folder = find_model(host, flags.model, load_format(flags.load_format));
   if (!folder) {
     return failed(folder.error(), During::kLoad);
   }
-  EngineOptions options = flags.engine;
-  options.model = *folder;
-  options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
-  options.device = device_choice(flags.device);
-  options.enable_prefix_caching = !flags.forgets_prefixes;
-  Result<std::unique_ptr<Session>> loaded = host.backend.load(options);
+  Result<std::unique_ptr<Session>> loaded = host.backend.load(engine_options(flags, *folder));
   if (!loaded) {
     return failed(loaded.error(), During::kLoad);
   }

@@ -44,6 +44,10 @@ CLI::Option* add_choice(CLI::App& app, const Flag& flag, const std::vector<std::
 CLI::Option* add_device(CLI::App& app, std::string& device);
 DeviceChoice device_choice(const std::string& device);
 
+// --load-format auto|dummy, and what it asks for.
+CLI::Option* add_load_format(CLI::App& app, std::string& format);
+LoadFormat load_format(const std::string& format);
+
 // MODEL, also -m and --model.
 void add_model_name(CLI::App& app, std::string& model);
 
@@ -52,6 +56,7 @@ struct ModelFlags {
   std::string model;
   std::string activation = "bf16";
   std::string device = "auto";
+  std::string load_format = "auto";
   bool forgets_prefixes = false;
   EngineOptions engine;
 };
@@ -67,6 +72,12 @@ struct InputFlags {
 void add_input_flags(CLI::App& app, const char* what, InputFlags& flags);
 
 void add_sampling_flags(CLI::App& app, SamplingParams& sampling);
+
+// The folder that `name` means, or with dummy weights also a preset as it is.
+Result<std::string> find_model(const Host& host, const std::string& name, LoadFormat format);
+
+// The engine's options as the flags have them; `model` is what `find_model` found.
+EngineOptions engine_options(const ModelFlags& flags, const std::string& model);
 
 // Whether there is such a model at all: cheap, to be asked before any input is read.
 Outcome find_folder(const Host& host, const ModelFlags& flags);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cli/flags.h"
-#include "cli/model_path.h"
 #include "cli/verbs.h"
 
 namespace nibble::cli {
@@ -150,12 +149,7 @@ server::LogLevel level_of(const std::string& name) {
 
 server::ServeOptions options_of(const ServeFlags& flags, const std::string& folder) {
   server::ServeOptions out = flags.serve;
-  out.service.engine = flags.model.engine;
-  out.service.engine.model = folder;
-  out.service.engine.activation =
-      flags.model.activation == "f32" ? Activation::kF32 : Activation::kBf16;
-  out.service.engine.device = device_choice(flags.model.device);
-  out.service.engine.enable_prefix_caching = !flags.model.forgets_prefixes;
+  out.service.engine = engine_options(flags.model, folder);
   out.listener.max_body_bytes = flags.max_body;
   out.listener.max_header_bytes = flags.max_header;
   out.listener.stream_buffer_bytes = flags.stream_buffer;
@@ -177,7 +171,8 @@ server::ServeOptions options_of(const ServeFlags& flags, const std::string& fold
 }
 
 Outcome serve(Host& host, const ServeFlags& flags) {
-  const Result<std::string> folder = find_model(flags.model.model, model_places(host.executable));
+  const Result<std::string> folder =
+      find_model(host, flags.model.model, load_format(flags.model.load_format));
   if (!folder) {
     return failed(folder.error(), During::kLoad);
   }

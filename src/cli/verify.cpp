@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/flags.h"
-#include "cli/model_path.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 
@@ -21,6 +20,7 @@ struct VerifyFlags {
   std::string model;
   std::string activation = "bf16";
   std::string device = "auto";
+  std::string load_format = "auto";
   std::optional<std::vector<std::int32_t>> ids;
   commands::VerifyOptions options;
   std::int64_t seed = 0;
@@ -71,12 +71,13 @@ std::string as_text(const VerifyReport& report) {
 }
 
 Outcome verify(Host& host, const VerifyFlags& flags) {
-  const Result<std::string> folder = find_model(flags.model, model_places(host.executable));
+  const Result<std::string> folder = find_model(host, flags.model, load_format(flags.load_format));
   if (!folder) {
     return failed(folder.error(), During::kLoad);
   }
   commands::VerifyOptions options = flags.options;
   options.model = *folder;
+  options.load_format = load_format(flags.load_format);
   options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
   options.device = device_choice(flags.device);
   options.ids = flags.ids.value_or(std::vector<std::int32_t>());
@@ -120,6 +121,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   add_choice(verb, {"--activation", "TYPE", "bf16 (default) or f32"}, {"bf16", "f32"},
              flags->activation);
   add_device(verb, flags->device);
+  add_load_format(verb, flags->load_format);
   add_integer(verb, {"-t,--threads", "N", "worker threads (default: all processors)"}, {0, 4096},
               flags->options.num_threads);
   add_switch(verb, "--json", flags->is_json, "print the report as JSON");

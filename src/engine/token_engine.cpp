@@ -12,7 +12,7 @@ TokenEngine::TokenEngine(std::unique_ptr<model::Model> model, const SchedulerLim
     : model_(std::move(model)),
       scheduler_(limits),
       sampler_(model_->config().vocab),
-      logits_(static_cast<std::size_t>(limits.max_logit_rows) *
+      logits_(static_cast<std::size_t>(model_->can_sample() ? 1 : limits.max_logit_rows) *
               static_cast<std::size_t>(model_->config().vocab)) {
   const model::ModelOptions& options = model_->options();
   NIBBLE_CHECK(limits.max_batch_tokens <= options.max_batch_tokens);
@@ -91,6 +91,20 @@ void TokenEngine::fail(Sequence* sequence, const Status& status, std::vector<Tok
 }
 
 void TokenEngine::step(std::vector<TokenEvent>& events) {
+  if (!model_->can_sample()) {
+    step_on_host(events);
+    return;
+  }
+  if (started_.empty() && !start(events)) {
+    return;
+  }
+  if (started_.front().may_run_ahead) {
+    (void)start(events);  // nothing more to compute is no matter
+  }
+  finish(events);
+}
+
+void TokenEngine::step_on_host(std::vector<TokenEvent>& events) {
   const model::BatchPlan& plan = scheduler_.schedule();
   if (plan.num_tokens() == 0) {
     return;
@@ -129,16 +143,124 @@ void TokenEngine::finish_rows(std::vector<TokenEvent>& events) {
     if (last.empty()) {
       last = logits_.span().subspan(row++ * vocab, vocab);
     }
-    Result<TokenEvent> event = generate(*sequence, last);
-    if (!event.has_value()) {
-      fail(sequence, event.error(), events);
-      continue;
+    push(sequence, generate(*sequence, last), events);
+  }
+}
+
+void TokenEngine::push(Sequence* sequence, Result<TokenEvent> event,
+                       std::vector<TokenEvent>& events) {
+  if (!event.has_value()) {
+    fail(sequence, event.error(), events);
+    return;
+  }
+  events.push_back(*std::move(event));
+  if (events.back().finish != Finish::kNone) {
+    end(sequence);
+  }
+}
+
+bool TokenEngine::start(std::vector<TokenEvent>& events) {
+  const model::BatchPlan& plan = scheduler_.schedule();
+  if (plan.num_tokens() == 0) {
+    return false;
+  }
+  scheduler_.commit();
+  StartedStep step;
+  batch_.rows.clear();
+  batch_.counts.clear();
+  batch_.logit_bias.clear();
+  for (const Sequence* sequence : scheduler_.scheduled()) {
+    add_started(*sequence, step, batch_);
+  }
+  const Status status = model_->start(plan, batch_);
+  if (!status.ok()) {
+    const std::vector<Sequence*> failed(scheduler_.scheduled().begin(),
+                                        scheduler_.scheduled().end());
+    for (Sequence* sequence : failed) {
+      fail(sequence, status, events);
     }
-    events.push_back(*std::move(event));
-    if (events.back().finish != Finish::kNone) {
-      end(sequence);
+    return false;
+  }
+  if (step.may_run_ahead) {
+    add_stand_ins(step);
+  }
+  started_.push_back(std::move(step));
+  return true;
+}
+
+// Sequences that go on whatever their token is take part in the next step.
+void TokenEngine::add_stand_ins(StartedStep& step) {
+  for (StartedRow& row : step.rows) {
+    Sequence& sequence = *sequences_.at(row.sequence);
+    if (row.is_complete && !ends_by_length(sequence, row.index + 1)) {
+      sequence.ids.push_back(-1 - row.token_row());
+      row.has_stand_in = true;
     }
   }
+}
+
+void TokenEngine::finish(std::vector<TokenEvent>& events) {
+  const StartedStep step = std::move(started_.front());
+  started_.pop_front();
+  const Result<std::span<const std::int32_t>> tokens = model_->finish();
+  if (tokens) {
+    for (const StartedRow& row : step.rows) {
+      const auto at = static_cast<std::size_t>(row.token_row());
+      finish_row(row, row.is_complete ? (*tokens)[at] : -1, events);
+    }
+    return;
+  }
+  // A step that runs already has read what this one left.
+  std::vector<StartedStep> broken = {step};
+  for (; !started_.empty(); started_.pop_front()) {
+    (void)model_->finish();
+    broken.push_back(std::move(started_.front()));
+  }
+  for (const StartedStep& one : broken) {
+    for (const StartedRow& row : one.rows) {
+      if (const auto found = sequences_.find(row.sequence); found != sequences_.end()) {
+        fail(found->second.get(), tokens.error(), events);
+      }
+    }
+  }
+}
+
+void TokenEngine::finish_row(const StartedRow& row, std::int32_t token,
+                             std::vector<TokenEvent>& events) {
+  const auto found = sequences_.find(row.sequence);
+  if (found == sequences_.end()) {
+    return;  // it ended, or was cancelled, while the step ran
+  }
+  Sequence* sequence = found->second.get();
+  for (std::int32_t i = 0; i < row.num_scored; ++i) {
+    const Status copied = model_->copy_logits(row.first_logit_row + i, logits_.span());
+    if (!copied.ok()) {
+      fail(sequence, copied, events);
+      return;
+    }
+    sequence->request.on_prompt_logits(sequence->num_scored++, logits_.span());
+  }
+  if (row.is_complete) {
+    push(sequence, token_of(*sequence, row, token), events);
+  }
+}
+
+Result<TokenEvent> TokenEngine::token_of(Sequence& sequence, const StartedRow& row,
+                                         std::int32_t token) {
+  if (sequence.request.max_tokens == 0) {
+    return generate(sequence, {});
+  }
+  if (row.is_on_host) {
+    NIBBLE_RETURN_IF_ERROR(model_->copy_logits(row.token_row(), logits_.span()));
+    return generate(sequence, logits_.span());
+  }
+  if (token < 0) {
+    return error(Code::kInternal, "no token can be drawn from {} logits: NaN, +inf or all -inf",
+                 model_->config().vocab);
+  }
+  TokenEvent event{.sequence = sequence.id, .token = token, .cached_tokens = sequence.num_cached};
+  take(sequence, row.index, event);
+  return event;
 }
 
 Result<TokenEvent> TokenEngine::generate(Sequence& sequence, std::span<float> logits) {
@@ -156,7 +278,17 @@ Result<TokenEvent> TokenEngine::generate(Sequence& sequence, std::span<float> lo
   if (request.top_logprobs >= 0) {
     NIBBLE_ASSIGN_OR_RETURN(event.logprob, logprob_of(raw, event.token, request.top_logprobs));
   }
-  sequence.ids.push_back(event.token);
+  take(sequence, sequence.num_ids(), event);
+  return event;
+}
+
+// Makes the event's token the id at `index`, where a stand-in may be, and says whether the sequence
+// ends with it. Ids behind it are stand-ins of a step that runs already.
+void TokenEngine::take(Sequence& sequence, std::int32_t index, TokenEvent& event) const {
+  const TokenRequest& request = sequence.request;
+  const auto at = static_cast<std::size_t>(index);
+  sequence.ids.resize(std::max(sequence.ids.size(), at + 1));
+  sequence.ids[at] = event.token;
   if (request.sampling.has_penalties()) {
     sequence.count(event.token, true);
   }
@@ -164,12 +296,14 @@ Result<TokenEvent> TokenEngine::generate(Sequence& sequence, std::span<float> lo
                        request.stop_ids.end();
   if (is_stop) {
     event.finish = Finish::kStop;
-  } else if (sequence.num_generated() >= request.max_tokens ||
-             sequence.num_ids() >= model_->options().max_position ||
-             !scheduler_.fits(sequence.num_ids() + 1)) {
+  } else if (ends_by_length(sequence, index + 1)) {
     event.finish = Finish::kLength;
   }
-  return event;
+}
+
+bool TokenEngine::ends_by_length(const Sequence& sequence, std::int32_t num_ids) const {
+  return num_ids - sequence.num_prompt() >= sequence.request.max_tokens ||
+         num_ids >= model_->options().max_position || !scheduler_.fits(num_ids + 1);
 }
 
 }  // namespace nibble::engine

@@ -55,6 +55,10 @@ struct GenerationDefaults {
   float repetition_penalty = 1.0F;
   bool do_sample = true;
 };
+// kCorrupt, one line naming the file and the field; `path` is for that line.
+Result<GenerationDefaults> parse_generation_defaults(const std::string& path, std::string_view json,
+                                                     const ModelConfig& config);
+// Those of the config alone when the folder has no such file.
 Result<GenerationDefaults> load_generation_defaults(const std::string& folder,
                                                     const ModelConfig& config);
 

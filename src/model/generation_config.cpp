@@ -17,9 +17,15 @@ Result<GenerationDefaults> load_generation_defaults(const std::string& folder,
     return out;
   }
   NIBBLE_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
-  NIBBLE_ASSIGN_OR_RETURN(const nlohmann::json object,
-                          parse_object(path, {reinterpret_cast<const char*>(file.bytes().data()),
-                                              file.bytes().size()}));
+  return parse_generation_defaults(
+      path, {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, config);
+}
+
+Result<GenerationDefaults> parse_generation_defaults(const std::string& path, std::string_view json,
+                                                     const ModelConfig& config) {
+  GenerationDefaults out;
+  out.eos_ids = config.eos_ids;
+  NIBBLE_ASSIGN_OR_RETURN(const nlohmann::json object, parse_object(path, json));
   JsonFields fields(path, object);
   const IntRange ids = {0, config.vocab - 1};
   if (fields.has("eos_token_id")) {

@@ -1,3 +1,5 @@
+#include "model/gpt_oss.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -7,14 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/attention/attention_plan.h"
 #include "model/kernel_table.h"
-#include "model/model.h"
 #include "model/model_arrays.h"
-#include "model/model_weights.h"
+#include "model/sample_block.h"
 #include "model/step_inputs.h"
+#include "model/step_ring.h"
 #include "model/workspace.h"
 #include "tensor/buffer.h"
 #include "tensor/device.h"
@@ -63,12 +66,19 @@ class GptOss final : public Model {
   MemoryPlan memory() const override { return memory_; }
 
   Status forward(const BatchPlan& plan, std::span<float> logits) override {
-    NIBBLE_RETURN_IF_ERROR(check(plan, logits));
+    NIBBLE_CHECK(ring_.num_started() == 0, ring_.num_started());
+    NIBBLE_RETURN_IF_ERROR(check(plan, 0));
+    NIBBLE_RETURN_IF_ERROR(check_room(plan, logits));
     NIBBLE_RETURN_IF_ERROR(begin(plan));
     logits_ = device_ == nullptr ? logits.data() : work_.logits;
     NIBBLE_RETURN_IF_ERROR(compute());
     return device_ == nullptr ? Status() : finish_on_device(logits);
   }
+
+  bool can_sample() const override { return device_ != nullptr; }
+  Status start(const BatchPlan& plan, const SampleBatch& batch) override;
+  Result<std::span<const std::int32_t>> finish() override;
+  Status copy_logits(std::int32_t logit_row, std::span<float> logits) override;
 
  private:
   Status place_on_host();
@@ -78,7 +88,10 @@ class GptOss final : public Model {
     return step_limits(rows, options_.max_logit_rows, options_.max_position, options_.page_size);
   }
 
-  Status check(const BatchPlan& plan, std::span<float> logits) const;
+  std::int64_t input_bytes() const;
+  // `num_sampled`: tokens of the step before that the plan may name.
+  Status check(const BatchPlan& plan, std::int32_t num_sampled) const;
+  Status check_room(const BatchPlan& plan, std::span<float> logits) const;
   Status begin(const BatchPlan& plan);
   bool can_replay() const;
   Status compute();
@@ -88,6 +101,8 @@ class GptOss final : public Model {
   Status moe_block(std::size_t index);
   Status sorted_experts(const LayerArrays& layer);
   Status head();
+  Status sample(const SampleBlock& block);
+  Status check_routers(const std::int32_t* bad_rows) const;
   Status finish_on_device(std::span<float> logits);
   Status norm(const float* x, const float* weight, std::int32_t rows);
   Status project(const void* x, std::span<const GemmPart> parts, DType weight_dtype, std::int32_t k,
@@ -109,16 +124,14 @@ class GptOss final : public Model {
   Device::OwnedStream stream_;
   Exec exec_;
   Device::Memory device_memory_;
-  Device::PinnedMemory pinned_memory_;  // step inputs, bad rows, logits
   Buffer<std::byte> host_memory_;
 
   ModelArrays arrays_;
   KvCache cache_;
   Workspace work_;
-  std::byte* input_block_ = nullptr;       // what kernels read
-  std::byte* host_input_block_ = nullptr;  // the same without a device
-  std::int32_t* host_bad_rows_ = nullptr;  // pinned
-  float* host_logits_ = nullptr;           // pinned
+  std::byte* input_block_ = nullptr;  // what kernels read
+  StepRing ring_;                     // of a device
+  std::int32_t num_sampled_ = 0;      // tokens of the step started last
 
   // Rows, and chunks of the longest sequence rounded up to a power of two.
   using StepShape = std::pair<std::int32_t, std::uint32_t>;
@@ -137,13 +150,17 @@ class GptOss final : public Model {
   float* logits_ = nullptr;
 };
 
+std::int64_t GptOss::input_bytes() const {
+  Arena size;
+  (void)StepInputs::lay_out(limits(options_.max_batch_tokens), size);
+  return size.bytes();
+}
+
 void GptOss::lay_out(Arena& arena) {
   cache_ = KvCache::lay_out(config_, options_, arena);
   memory_.kv_bytes = arena.bytes();
   work_ = Workspace::lay_out(config_, options_, exec_, arena);
-  Arena inputs;
-  (void)StepInputs::lay_out(limits(options_.max_batch_tokens), inputs);
-  input_block_ = arena.take<std::byte>(inputs.bytes());
+  input_block_ = arena.take<std::byte>(input_bytes());
   memory_.workspace_bytes = arena.bytes() - memory_.kv_bytes;
 }
 
@@ -154,7 +171,10 @@ Status GptOss::place_on_host() {
   host_memory_ = Buffer<std::byte>(static_cast<std::size_t>(measured.bytes()));
   Arena arena(host_memory_.data());
   lay_out(arena);
-  host_input_block_ = input_block_;
+  if (weights_->dummy) {
+    NIBBLE_RETURN_IF_ERROR(weights_->dummy->fill(exec_));
+    memory_.owned_weight_bytes += weights_->dummy->bytes();
+  }
   arrays_ = host_arrays(*weights_, inv_freq_.data());
   return {};
 }
@@ -182,30 +202,27 @@ Status GptOss::place_on_device() {
   lay_out(arena);
   arrays_ = place_arrays(host, config_, has_tiles, arena);
   NIBBLE_ASSIGN_OR_RETURN(Uploader uploader, Uploader::create(*device_, &pool_));
-  NIBBLE_RETURN_IF_ERROR(upload_arrays(host, arrays_, config_, uploader));
-  if (has_tiles) {
-    NIBBLE_RETURN_IF_ERROR(upload_tiles(host, arrays_, config_, pool_, uploader));
+  if (weights_->dummy) {
+    NIBBLE_RETURN_IF_ERROR(make_arrays(*weights_->dummy, host, arrays_, config_, uploader, exec_));
+    NIBBLE_RETURN_IF_ERROR(device_->wait(exec_.stream));
+  } else {
+    NIBBLE_RETURN_IF_ERROR(upload_arrays(host, arrays_, config_, uploader));
+    if (has_tiles) {
+      NIBBLE_RETURN_IF_ERROR(upload_tiles(host, arrays_, config_, pool_, uploader));
+    }
   }
   memory_.mapped_bytes = 0;
-  memory_.owned_weight_bytes = uploader.bytes();
+  memory_.owned_weight_bytes = measured.bytes() - memory_.kv_bytes - memory_.workspace_bytes;
   weights_.reset();
 
-  const auto lay_out_pinned = [&](Arena& pinned) {
-    Arena inputs;
-    (void)StepInputs::lay_out(limits(options_.max_batch_tokens), inputs);
-    host_input_block_ = pinned.take<std::byte>(inputs.bytes());
-    host_bad_rows_ = pinned.take<std::int32_t>(config_.num_layers);
-    host_logits_ = pinned.take<float>(std::int64_t{options_.max_logit_rows} * config_.vocab);
-  };
-  Arena pinned_size;
-  lay_out_pinned(pinned_size);
-  NIBBLE_ASSIGN_OR_RETURN(pinned_memory_, device_->allocate_pinned(pinned_size.bytes()));
-  Arena pinned(pinned_memory_.data());
-  lay_out_pinned(pinned);
-  return {};
+  return ring_.create(*device_, {.input_bytes = input_bytes(),
+                                 .sample_bytes = SampleBlock::bytes(options_.max_logit_rows),
+                                 .num_layers = config_.num_layers,
+                                 .max_logit_rows = options_.max_logit_rows,
+                                 .vocab = config_.vocab});
 }
 
-Status GptOss::check(const BatchPlan& plan, std::span<float> logits) const {
+Status GptOss::check(const BatchPlan& plan, std::int32_t num_sampled) const {
   if (plan.num_tokens() > options_.max_batch_tokens ||
       static_cast<std::int32_t>(plan.logit_rows.size()) > options_.max_logit_rows) {
     return error(Code::kInvalidArgument, "plan of {} rows and {} logit rows, limits are {} and {}",
@@ -218,12 +235,16 @@ Status GptOss::check(const BatchPlan& plan, std::span<float> logits) const {
   }
   if (device_ != nullptr) {  // whose kernels cannot refuse
     for (const std::int32_t id : plan.token_ids) {
-      if (id < 0 || id >= config_.vocab) {
+      if (id < -num_sampled || id >= config_.vocab) {
         return error(Code::kInvalidArgument, "want token ids in 0..{}, got {}", config_.vocab - 1,
                      id);
       }
     }
   }
+  return {};
+}
+
+Status GptOss::check_room(const BatchPlan& plan, std::span<float> logits) const {
   const bool stay_on_device = device_ != nullptr && logits.empty();
   if (!stay_on_device &&
       logits.size() < plan.logit_rows.size() * static_cast<std::size_t>(config_.vocab)) {
@@ -237,7 +258,8 @@ Status GptOss::begin(const BatchPlan& plan) {
   rows_ = plan.num_tokens();
   num_logit_rows_ = static_cast<std::int32_t>(plan.logit_rows.size());
   Arena seen(input_block_);
-  Arena host(host_input_block_);
+  std::byte* const host_block = device_ == nullptr ? input_block_ : ring_.inputs();
+  Arena host(host_block);
   inputs_ = StepInputs::lay_out(limits(rows_), seen);
   host_inputs_ = StepInputs::lay_out(limits(rows_), host);
   NIBBLE_ASSIGN_OR_RETURN(const StepSizes sizes, fill_step(plan, limits(options_.max_batch_tokens),
@@ -248,7 +270,7 @@ Status GptOss::begin(const BatchPlan& plan) {
   }
   NIBBLE_RETURN_IF_ERROR(device_->fill(work_.bad_rows, kNoBadRowByte,
                                        std::int64_t{4} * config_.num_layers, exec_.stream));
-  return device_->copy(input_block_, host_input_block_, sizes.used_bytes, exec_.stream);
+  return device_->copy(input_block_, host_block, sizes.used_bytes, exec_.stream);
 }
 
 // A step in which every sequence computes one row whose logits are wanted: what is enqueued depends
@@ -307,22 +329,81 @@ Status GptOss::run_layers() {
   return head();
 }
 
-Status GptOss::finish_on_device(std::span<float> logits) {
-  const std::int64_t bad_bytes = std::int64_t{4} * config_.num_layers;
-  const std::int64_t bytes = std::int64_t{4} * num_logit_rows_ * config_.vocab;
-  NIBBLE_RETURN_IF_ERROR(device_->copy(host_bad_rows_, work_.bad_rows, bad_bytes, exec_.stream));
-  if (!logits.empty() && bytes > 0) {
-    NIBBLE_RETURN_IF_ERROR(device_->copy(host_logits_, work_.logits, bytes, exec_.stream));
+Status GptOss::start(const BatchPlan& plan, const SampleBatch& batch) {
+  NIBBLE_CHECK(device_ != nullptr && ring_.num_started() < kMostStartedSteps);
+  NIBBLE_RETURN_IF_ERROR(check(plan, num_sampled_));
+  NIBBLE_ASSIGN_OR_RETURN(
+      const SampleBlock block,
+      SampleBlock::fill(batch, static_cast<std::int32_t>(plan.logit_rows.size()),
+                        ring_.sample_block(), work_.sample_block));
+  NIBBLE_RETURN_IF_ERROR(begin(plan));
+  const bool names_tokens = std::any_of(plan.token_ids.begin(), plan.token_ids.end(),
+                                        [](std::int32_t id) { return id < 0; });
+  if (names_tokens) {
+    NIBBLE_RETURN_IF_ERROR(kernels_.pick_ids({.ids = inputs_.token_ids,
+                                              .sampled = work_.sampled,
+                                              .count = rows_,
+                                              .num_sampled = num_sampled_},
+                                             exec_));
   }
+  logits_ = work_.logits;
+  NIBBLE_RETURN_IF_ERROR(compute());
+  return sample(block);
+}
+
+Status GptOss::sample(const SampleBlock& block) {
+  num_sampled_ = num_logit_rows_;
+  NIBBLE_RETURN_IF_ERROR(
+      device_->copy(work_.sample_block, ring_.sample_block(), block.used_bytes, exec_.stream));
+  NIBBLE_RETURN_IF_ERROR(kernels_.sample_rows({.logits = work_.logits,
+                                               .rows = block.rows,
+                                               .counts = block.counts,
+                                               .logit_bias = block.logit_bias,
+                                               .ids = work_.sampled,
+                                               .num_rows = num_logit_rows_,
+                                               .vocab = config_.vocab},
+                                              exec_));
+  return ring_.send_back(work_.sampled, num_logit_rows_, work_.bad_rows, exec_.stream);
+}
+
+Result<std::span<const std::int32_t>> GptOss::finish() {
+  NIBBLE_ASSIGN_OR_RETURN(const StepRing::Done done, ring_.finish());
+  NIBBLE_RETURN_IF_ERROR(check_routers(done.bad_rows));
+  return done.tokens;
+}
+
+Status GptOss::copy_logits(std::int32_t logit_row, std::span<float> logits) {
+  NIBBLE_CHECK(ring_.num_started() == 0 && logit_row < num_sampled_, logit_row);
+  const std::int64_t bytes = std::int64_t{4} * config_.vocab;
+  NIBBLE_RETURN_IF_ERROR(device_->copy(
+      ring_.logits(), work_.logits + std::int64_t{logit_row} * config_.vocab, bytes, exec_.stream));
   NIBBLE_RETURN_IF_ERROR(device_->wait(exec_.stream));
+  std::memcpy(logits.data(), ring_.logits(), static_cast<std::size_t>(bytes));
+  return {};
+}
+
+Status GptOss::check_routers(const std::int32_t* bad_rows) const {
   for (std::int32_t layer = 0; layer < config_.num_layers; ++layer) {
-    if (host_bad_rows_[layer] != kNoBadRow) {
+    if (bad_rows[layer] != kNoBadRow) {
       return error(Code::kInternal, "layer {}: router logits of row {} are not numbers", layer,
-                   host_bad_rows_[layer]);
+                   bad_rows[layer]);
     }
   }
+  return {};
+}
+
+Status GptOss::finish_on_device(std::span<float> logits) {
+  std::int32_t* const bad_rows = ring_.bad_rows();
+  const std::int64_t bad_bytes = std::int64_t{4} * config_.num_layers;
+  const std::int64_t bytes = std::int64_t{4} * num_logit_rows_ * config_.vocab;
+  NIBBLE_RETURN_IF_ERROR(device_->copy(bad_rows, work_.bad_rows, bad_bytes, exec_.stream));
+  if (!logits.empty() && bytes > 0) {
+    NIBBLE_RETURN_IF_ERROR(device_->copy(ring_.logits(), work_.logits, bytes, exec_.stream));
+  }
+  NIBBLE_RETURN_IF_ERROR(device_->wait(exec_.stream));
+  NIBBLE_RETURN_IF_ERROR(check_routers(bad_rows));
   if (!logits.empty()) {
-    std::memcpy(logits.data(), host_logits_, static_cast<std::size_t>(bytes));
+    std::memcpy(logits.data(), ring_.logits(), static_cast<std::size_t>(bytes));
   }
   return {};
 }
@@ -520,30 +601,11 @@ Status GptOss::head() {
   return tap(TapPlace::kHead, arrays_.layers.size(), logits_, config_.vocab);
 }
 
-Status check_options(const ModelConfig& config, const ModelOptions& options) {
-  if (options.max_batch_tokens < 1 || options.max_logit_rows < 1 || options.page_size < 1) {
-    return error(Code::kInvalidArgument,
-                 "want at least 1 batch token, logit row and token in a page, got {}, {}, {}",
-                 options.max_batch_tokens, options.max_logit_rows, options.page_size);
-  }
-  if (options.max_position > config.max_position) {
-    return error(Code::kInvalidArgument, "context of {} tokens wanted, the model has {}",
-                 options.max_position, config.max_position);
-  }
-  return {};
-}
-
 }  // namespace
 
-Result<std::unique_ptr<Model>> load_model(const std::string& folder, const ModelOptions& options) {
-  NIBBLE_ASSIGN_OR_RETURN(ModelConfig config, load_config(folder));
-  ModelOptions used = options;
-  if (used.max_position == 0) {
-    used.max_position = config.max_position;
-  }
-  NIBBLE_RETURN_IF_ERROR(check_options(config, used));
-  NIBBLE_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(folder, config));
-  return GptOss::create(std::move(config), used, std::move(weights));
+Result<std::unique_ptr<Model>> make_gpt_oss(ModelConfig config, const ModelOptions& options,
+                                            ModelWeights weights) {
+  return GptOss::create(std::move(config), options, std::move(weights));
 }
 
 }  // namespace nibble::model

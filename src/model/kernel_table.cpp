@@ -36,6 +36,8 @@ KernelTable kernel_table(KernelChoice choice) {
       .moe = &kernels::moe,
       .sort_rows = &kernels::sort_rows,
       .moe_tiles = &kernels::moe_tiles,
+      .pick_ids = &kernels::pick_ids,
+      .sample_rows = &kernels::sample_rows,
   };
 }
 

@@ -10,6 +10,8 @@
 #include "kernels/rope/rope_store.h"
 #include "kernels/route/sort_rows.h"
 #include "kernels/route/top_k.h"
+#include "kernels/sample/pick_ids.h"
+#include "kernels/sample/sample_rows.h"
 #include "model/model.h"
 
 namespace nibble::model {
@@ -28,6 +30,8 @@ struct KernelTable {
   // Of models on a GPU alone.
   KernelFn<kernels::SortRowsArgs> sort_rows = nullptr;
   KernelFn<kernels::MoeTilesArgs> moe_tiles = nullptr;
+  KernelFn<kernels::PickIdsArgs> pick_ids = nullptr;
+  KernelFn<kernels::SampleRowsArgs> sample_rows = nullptr;
 };
 
 KernelTable kernel_table(KernelChoice choice);

@@ -6,8 +6,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/sample/sample_rows.h"
 #include "model/batch_plan.h"
 #include "model/config.h"
 #include "nibble/status.h"
@@ -50,6 +52,17 @@ enum class TapPlace : std::uint8_t {
 // May change the values: what follows then computes on the changed ones.
 using Tap = std::function<void(TapPlace place, std::int32_t layer, std::span<float> values)>;
 
+inline constexpr int kMostStartedSteps = 2;
+// Counts and biases of all rows of one step.
+inline constexpr std::int32_t kMostSampleEntries = 1 << 17;
+
+// How the logit rows of a step are sampled; entries of rows are ranges of the other two.
+struct SampleBatch {
+  std::vector<kernels::SampleRow> rows;  // one for each logit row
+  std::vector<kernels::TokenCount> counts;
+  std::vector<kernels::LogitBias> logit_bias;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -65,6 +78,19 @@ class Model {
   // may be empty: they are computed and stay there. Not thread-safe.
   virtual Status forward(const BatchPlan& plan, std::span<float> logits) = 0;
 
+  // Steps whose tokens are chosen where the logits are, so that the next one can be enqueued before
+  // this one is done. False: only `forward` can be used.
+  virtual bool can_sample() const { return false; }
+  // Enqueues the plan and the choice of a token for each of its logit rows. The token id -1 - r in
+  // the plan is the one that logit row r of the step started before this one gets. At most
+  // kMostStartedSteps may be waiting for `finish`.
+  virtual Status start(const BatchPlan& plan, const SampleBatch& batch);
+  // Waits for the oldest started step and gives the tokens of its logit rows, -1 where nothing can
+  // be drawn; valid until the next `start`. Errors as of `forward`: that step has no tokens.
+  virtual Result<std::span<const std::int32_t>> finish();
+  // The logits [vocab] of a row of the step that was finished last, unless another was started.
+  virtual Status copy_logits(std::int32_t logit_row, std::span<float> logits);
+
   // For comparing implementations; empty switches it off. Costs nothing when off.
   virtual void set_tap(Tap tap) = 0;
 };
@@ -72,6 +98,15 @@ class Model {
 // Maps and checks the checkpoint, allocates cache and workspace. kCuda copies the weights to the
 // GPU; kUnsupported, with the reason, where there is none that this build can use.
 Result<std::unique_ptr<Model>> load_model(const std::string& folder, const ModelOptions& options);
+
+// The same with random weights instead of files: the tensors of `nibble make-model` with this seed,
+// made where the kernels run. kUnsupported: experts that are not MXFP4.
+Result<std::unique_ptr<Model>> load_dummy_model(const ModelConfig& config,
+                                                const ModelOptions& options, std::uint64_t seed);
+
+// What a GPU holds of such a model beside weights and cache, at most: activations, logits, inputs
+// and tokens of a step.
+std::int64_t device_step_bytes(const ModelConfig& config, const ModelOptions& options);
 
 // Bytes of one page of each group over all its layers.
 std::int64_t page_bytes(const ModelConfig& config, const ModelOptions& options, CacheGroup group);

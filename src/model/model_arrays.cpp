@@ -5,9 +5,11 @@
 #include <utility>
 #include <variant>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "formats/expert_tiles.h"
 #include "kernels/convert/expert_tiles.h"
+#include "kernels/random/random_tiles.h"
 #include "tensor/buffer.h"
 
 namespace nibble::model {
@@ -220,6 +222,56 @@ ModelArrays place_arrays(const ModelArrays& host, const ModelConfig& config, boo
   return out;
 }
 
+namespace {
+
+Status make_tiles(const DummyTensors& dummy, const kernels::ExpertMatrix& host,
+                  const kernels::Mxfp4Tiles& to, const TileShape& shape, std::int32_t num_experts,
+                  const Exec& exec) {
+  const auto& rows = std::get<kernels::Mxfp4Rows>(host.weight);
+  const weights::TensorSpec* blocks = dummy.matrix_at(rows.blocks);
+  const weights::TensorSpec* scales = dummy.matrix_at(rows.scales);
+  NIBBLE_CHECK(blocks != nullptr && scales != nullptr);
+  NIBBLE_ASSIGN_OR_RETURN(const RandomRecipe block_recipe, dummy.recipe(*blocks));
+  NIBBLE_ASSIGN_OR_RETURN(const RandomRecipe scale_recipe, dummy.recipe(*scales));
+  return kernels::random_tiles({.values = const_cast<std::uint8_t*>(to.values),
+                                .scales = const_cast<std::uint8_t*>(to.scales),
+                                .factors = const_cast<float*>(to.factors),
+                                .blocks_key = block_recipe.key,
+                                .scales_key = scale_recipe.key,
+                                .middle_scale = scale_recipe.middle_scale,
+                                .num_experts = num_experts,
+                                .rows = static_cast<std::int32_t>(shape.rows),
+                                .cols = static_cast<std::int32_t>(shape.cols)},
+                               exec);
+}
+
+}  // namespace
+
+Status make_arrays(const DummyTensors& dummy, const ModelArrays& host, const ModelArrays& device,
+                   const ModelConfig& config, Uploader& uploader, const Exec& exec) {
+  const auto make = [&](void* to, const void* from, std::int64_t bytes) -> Result<bool> {
+    const weights::TensorSpec* spec = dummy.matrix_at(from);
+    if (spec == nullptr) {
+      return false;
+    }
+    NIBBLE_ASSIGN_OR_RETURN(const RandomRecipe recipe, dummy.recipe(*spec));
+    NIBBLE_RETURN_IF_ERROR(kernels::random_fill(recipe.fill(to, 0, bytes), exec));
+    return true;
+  };
+  NIBBLE_RETURN_IF_ERROR(upload_arrays(host, device, config, uploader, make));
+  for (std::size_t index = 0; index < host.layers.size(); ++index) {
+    const LayerArrays& from = host.layers[index];
+    const LayerArrays& to = device.layers[index];
+    if (to.gate_up_tiles.values != nullptr) {
+      NIBBLE_RETURN_IF_ERROR(make_tiles(dummy, from.gate_up, to.gate_up_tiles,
+                                        gate_up_shape(config), config.num_experts, exec));
+      NIBBLE_RETURN_IF_ERROR(make_tiles(dummy, from.down, to.down_tiles, down_shape(config),
+                                        config.num_experts, exec));
+    }
+  }
+  return {};
+}
+
 Status upload_tiles(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
                     ThreadPool& pool, Uploader& uploader) {
   TilePacker gate_up(gate_up_shape(config), config.num_experts);
@@ -239,19 +291,28 @@ Status upload_tiles(const ModelArrays& host, const ModelArrays& device, const Mo
 }
 
 Status upload_arrays(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
-                     Uploader& uploader) {
+                     Uploader& uploader, const ArrayMaker& make) {
   std::vector<std::pair<const void*, std::int64_t>> sources;
   ModelArrays walked = host;
   Walk(config, [&](const void*& pointer, std::int64_t bytes) {
     sources.emplace_back(pointer, bytes);
   }).model(walked);
+  const auto fill = [&](void* to, const void* from, std::int64_t bytes) -> Status {
+    if (make) {
+      NIBBLE_ASSIGN_OR_RETURN(const bool is_made, make(to, from, bytes));
+      if (is_made) {
+        return {};
+      }
+    }
+    return uploader.copy(to, from, bytes);
+  };
   Status status;
   std::size_t next = 0;
   walked = device;
   Walk(config, [&](const void*& pointer, std::int64_t /*bytes*/) {
     const auto& [from, bytes] = sources[next++];
     if (status.ok() && from != nullptr && pointer != nullptr) {
-      status = uploader.copy(const_cast<void*>(pointer), from, bytes);
+      status = fill(const_cast<void*>(pointer), from, bytes);
     }
   }).model(walked);
   NIBBLE_RETURN_IF_ERROR(status);

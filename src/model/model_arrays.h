@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -11,6 +12,7 @@
 #include "model/model_weights.h"
 #include "nibble/status.h"
 #include "tensor/arena.h"
+#include "tensor/exec.h"
 #include "tensor/uploader.h"
 
 namespace nibble::model {
@@ -54,13 +56,20 @@ bool uses_expert_tiles(const ModelArrays& host, DType activation);
 ModelArrays place_arrays(const ModelArrays& host, const ModelConfig& config, bool has_tiles,
                          Arena& arena);
 
-// Fills what `place_arrays` placed.
+// Fills what `place_arrays` placed. `make`, if given, may make an array on the device instead of
+// copying `from`; it says false for those that it does not know.
+using ArrayMaker = std::function<Result<bool>(void* to, const void* from, std::int64_t bytes)>;
 Status upload_arrays(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
-                     Uploader& uploader);
+                     Uploader& uploader, const ArrayMaker& make = {});
 
 // Packs experts on the workers of `pool` and fills their tiles. kUnsupported, naming the layer,
 // when scales of one expert lie too far apart for tiles.
 Status upload_tiles(const ModelArrays& host, const ModelArrays& device, const ModelConfig& config,
                     ThreadPool& pool, Uploader& uploader);
+
+// Instead of both: makes the matrices of `dummy`, which `host` points to, where `exec` says, and
+// copies the vectors. What was enqueued on exec.stream may still run.
+Status make_arrays(const DummyTensors& dummy, const ModelArrays& host, const ModelArrays& device,
+                   const ModelConfig& config, Uploader& uploader, const Exec& exec);
 
 }  // namespace nibble::model

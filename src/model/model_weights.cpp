@@ -159,6 +159,20 @@ Status check_layer(const LayerWeights& layer, std::int32_t index,
   return check_globals(layer.down_owned, prefix + "down_proj", checkpoint);
 }
 
+// Fills `model` from its checkpoint, which fits the config.
+Status take_tensors(const ModelConfig& config, ModelWeights& model) {
+  const TensorTaker take(config, model);
+  model.embedding = take.matrix("model.embed_tokens.weight");
+  model.head = take.matrix("lm_head.weight");
+  model.final_norm = take.vector("model.norm.weight");
+  model.layers.reserve(static_cast<std::size_t>(config.num_layers));
+  for (std::int32_t index = 0; index < config.num_layers; ++index) {
+    model.layers.push_back(take_layer(take, config, index));
+    NIBBLE_RETURN_IF_ERROR(check_layer(model.layers.back(), index, model.checkpoint));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ModelWeights> load_weights(const std::string& folder, const ModelConfig& config) {
@@ -169,15 +183,15 @@ Result<ModelWeights> load_weights(const std::string& folder, const ModelConfig& 
     return error(Code::kCorrupt, "{}", report.summary(folder));
   }
   ModelWeights model{.checkpoint = std::move(checkpoint), .expert_format = format};
-  const TensorTaker take(config, model);
-  model.embedding = take.matrix("model.embed_tokens.weight");
-  model.head = take.matrix("lm_head.weight");
-  model.final_norm = take.vector("model.norm.weight");
-  model.layers.reserve(static_cast<std::size_t>(config.num_layers));
-  for (std::int32_t index = 0; index < config.num_layers; ++index) {
-    model.layers.push_back(take_layer(take, config, index));
-    NIBBLE_RETURN_IF_ERROR(check_layer(model.layers.back(), index, model.checkpoint));
-  }
+  NIBBLE_RETURN_IF_ERROR(take_tensors(config, model));
+  return model;
+}
+
+Result<ModelWeights> make_dummy_weights(const ModelConfig& config, std::uint64_t seed) {
+  NIBBLE_ASSIGN_OR_RETURN(DummyTensors dummy, DummyTensors::create(config, seed));
+  ModelWeights model{.checkpoint = dummy.checkpoint(), .expert_format = ExpertFormat::kMxfp4};
+  model.dummy = std::move(dummy);
+  NIBBLE_RETURN_IF_ERROR(take_tensors(config, model));
   return model;
 }
 

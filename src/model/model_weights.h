@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/moe/moe.h"
 #include "model/config.h"
+#include "model/dummy_tensors.h"
 #include "model/tensor_list.h"
 #include "nibble/status.h"
 #include "tensor/buffer.h"
@@ -45,7 +47,8 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
-  weights::Checkpoint checkpoint;  // keeps the mapping alive
+  std::optional<DummyTensors> dummy;  // what the checkpoint views when there are no files
+  weights::Checkpoint checkpoint;     // keeps the mapping alive
   ExpertFormat expert_format = ExpertFormat::kMxfp4;
   DenseMatrix embedding;     // [vocab, hidden]
   DenseMatrix head;          // [vocab, hidden]
@@ -57,5 +60,8 @@ struct ModelWeights {
 // Opens the checkpoint of `folder`, compares it with the config and takes its tensors. kCorrupt
 // with count and first names when they do not fit.
 Result<ModelWeights> load_weights(const std::string& folder, const ModelConfig& config);
+
+// Random weights in place of files; matrices are not in memory before `dummy->fill()`.
+Result<ModelWeights> make_dummy_weights(const ModelConfig& config, std::uint64_t seed);
 
 }  // namespace nibble::model

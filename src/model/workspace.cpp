@@ -5,6 +5,8 @@
 #include "kernels/attention/attention.h"
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_tiles.h"
+#include "model/sample_block.h"
+#include "model/step_inputs.h"
 
 namespace nibble::model {
 namespace {
@@ -54,6 +56,17 @@ std::int64_t page_bytes(const ModelConfig& config, const ModelOptions& options, 
   return 2 * layers * layer_page_bytes(config, options);
 }
 
+std::int64_t device_step_bytes(const ModelConfig& config, const ModelOptions& options) {
+  const DeviceFacts any;
+  const Exec exec{.device = &any};
+  Arena arena;
+  (void)Workspace::lay_out(config, options, exec, arena);
+  (void)StepInputs::lay_out(step_limits(options.max_batch_tokens, options.max_logit_rows,
+                                        options.max_position, options.page_size),
+                            arena);
+  return arena.bytes();
+}
+
 KvCache KvCache::lay_out(const ModelConfig& config, const ModelOptions& options, Arena& arena) {
   KvCache cache;
   for (std::size_t layer = 0; layer < config.is_window_layer.size(); ++layer) {
@@ -93,6 +106,8 @@ Workspace Workspace::lay_out(const ModelConfig& config, const ModelOptions& opti
     out.scatter = arena.take<std::int32_t>(tokens * config.top_k);
     out.logits = arena.take<float>(logit_rows * config.vocab);
     out.bad_rows = arena.take<std::int32_t>(config.num_layers);
+    out.sample_block = arena.take<std::byte>(SampleBlock::bytes(options.max_logit_rows));
+    out.sampled = arena.take<std::int32_t>(logit_rows);
   }
   return out;
 }

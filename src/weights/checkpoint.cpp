@@ -158,6 +158,16 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
   return out;
 }
 
+Checkpoint Checkpoint::of_views(std::string name,
+                                std::span<const std::pair<std::string, TensorView>> views) {
+  Checkpoint out;
+  out.folder_ = std::move(name);
+  for (const auto& [tensor, view] : views) {
+    out.tensors_.emplace(tensor, Tensor{view, nullptr});
+  }
+  return out;
+}
+
 const Checkpoint::Tensor* Checkpoint::find(std::string_view name) const {
   const auto found = tensors_.find(name);
   return found == tensors_.end() ? nullptr : &found->second;
@@ -172,6 +182,9 @@ std::int64_t Checkpoint::file_bytes() const {
 }
 
 void Checkpoint::drop(const Tensor& tensor) const {
+  if (tensor.file == nullptr) {
+    return;
+  }
   tensor.file->file().drop(static_cast<const std::byte*>(tensor.view.data),
                            static_cast<std::size_t>(tensor.view.bytes()));
 }

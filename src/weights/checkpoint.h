@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "nibble/status.h"
@@ -22,9 +23,13 @@ class Checkpoint {
   // tensors of each. kNotFound when files are missing (all are listed), kCorrupt otherwise.
   static Result<Checkpoint> open(const std::string& folder);
 
+  // Tensors that lie in memory instead of files; what they view must outlive the checkpoint.
+  static Checkpoint of_views(std::string name,
+                             std::span<const std::pair<std::string, TensorView>> views);
+
   struct Tensor {
     TensorView view;
-    const SafetensorsFile* file = nullptr;
+    const SafetensorsFile* file = nullptr;  // null: not in a file
   };
   const Tensor* find(std::string_view name) const;
   const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }

@@ -15,6 +15,7 @@
 #include "api/commands/bench_steps.h"
 #include "api/commands/inspect.h"
 #include "api/device_choice.h"
+#include "api/model_source.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -31,24 +32,47 @@ constexpr double kLeastNoise = 0.02;
 
 // What all rows share.
 struct Subject {
-  model::ModelConfig config;
+  ModelSource source;
   BenchModel model;
   TokenCost token;
   MachineFacts machine;
 };
 
-Result<Subject> subject_of(const BenchOptions& options) {
-  Subject subject;
-  NIBBLE_ASSIGN_OR_RETURN(subject.config, model::load_config(options.model));
-  NIBBLE_ASSIGN_OR_RETURN(const InspectReport report, inspect(options.model));
+// As `inspect` reports it of files.
+BenchModel dummy_model(const ModelSource& source) {
+  BenchModel out{.folder = source.name,
+                 .type = fmt::format("{} mxfp4 dummy", source.config.architecture),
+                 .size = source.weight_bytes()};
+  for (const weights::TensorSpec& spec :
+       model::tensor_list(source.config, model::ExpertFormat::kMxfp4)) {
+    const TensorView view{nullptr, spec.dtypes.front(), spec.shape};
+    const bool is_scales = spec.name.ends_with("_scales");
+    out.n_params += is_scales ? 0 : view.num_elems() * (view.dtype == DType::kU8 ? 2 : 1);
+  }
+  return out;
+}
+
+Result<BenchModel> file_model(const std::string& folder, model::ExpertFormat& experts) {
+  NIBBLE_ASSIGN_OR_RETURN(const InspectReport report, inspect(folder));
   if (!report.problems.empty()) {
     return error(Code::kCorrupt, "{}", report.problems.front());
   }
-  subject.model = {
-      options.model,
-      fmt::format("{} {}", report.architecture, model::expert_format_name(report.experts)),
-      report.file_bytes, report.parameters};
-  subject.token = token_cost(subject.config, report.experts);
+  experts = report.experts;
+  return BenchModel{folder,
+                    fmt::format("{} {}", report.architecture, expert_format_name(report.experts)),
+                    report.file_bytes, report.parameters};
+}
+
+Result<Subject> subject_of(const BenchOptions& options) {
+  Subject subject;
+  NIBBLE_ASSIGN_OR_RETURN(subject.source, find_source(options.model, options.load_format));
+  model::ExpertFormat experts = model::ExpertFormat::kMxfp4;
+  if (subject.source.is_dummy()) {
+    subject.model = dummy_model(subject.source);
+  } else {
+    NIBBLE_ASSIGN_OR_RETURN(subject.model, file_model(options.model, experts));
+  }
+  subject.token = token_cost(subject.source.config, experts);
   probe_host(subject.machine);
   return subject;
 }
@@ -107,7 +131,7 @@ Result<BenchRow> measure(const BenchTest& test, const BenchOptions& options, con
   row.activation = options.activation == Activation::kF32 ? "f32" : "bf16";
   row.is_full = options.is_full;
   row.test_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  const BenchCost cost = cost_of(timed_steps(test), subject.config, subject.token,
+  const BenchCost cost = cost_of(timed_steps(test), subject.source.config, subject.token,
                                  options.activation == Activation::kF32 ? 4 : 2);
   row.bytes_per_token = cost.bytes / static_cast<double>(test.num_tokens());
   row.flops_per_token = cost.flops / static_cast<double>(test.num_tokens());
@@ -134,8 +158,8 @@ Status bench_group(std::span<const BenchTest> tests, const BenchOptions& options
   NIBBLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<BenchRunner> runner,
       options.is_full
-          ? make_full_runner(options, device.kernels, tests.front().n_threads, subject.config)
-          : make_step_runner(options, device.kernels, tests, subject.config));
+          ? make_full_runner(options, device.kernels, tests.front().n_threads, subject.source)
+          : make_step_runner(options, device.kernels, tests, subject.source));
   for (const BenchTest& test : tests) {
     NIBBLE_ASSIGN_OR_RETURN(BenchRow row, measure(test, options, subject, *runner));
     row.rates = rates;
@@ -240,7 +264,7 @@ Status bench(const BenchOptions& options, const std::function<bool(const BenchRo
     return error(Code::kInvalidArgument, "want a count of tokens above 0, found only 0");
   }
   for (const BenchTest& test : tests) {
-    NIBBLE_RETURN_IF_ERROR(check_test(test, options, subject.config));
+    NIBBLE_RETURN_IF_ERROR(check_test(test, options, subject.source.config));
   }
   for (auto begin = tests.begin(); begin != tests.end();) {
     const auto end = std::find_if(begin, tests.end(), [&](const BenchTest& test) {

@@ -2,7 +2,8 @@
 // most.
 //
 // Ids are random and the model is driven step by step without engine, tokenizer or sampling, as
-// llama-bench does; `is_full` goes through the engine instead and includes them.
+// llama-bench does; `is_full` goes through the engine instead and includes them. A model that
+// chooses tokens itself, on a GPU, does so in both.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct BenchTest {
 };
 
 struct BenchOptions {
-  std::string model;  // folder
+  std::string model;  // folder, or a preset with kDummy
+  LoadFormat load_format = LoadFormat::kFiles;
   std::vector<std::int32_t> n_prompt = {512};
   std::vector<std::int32_t> n_gen = {128};
   std::vector<std::pair<std::int32_t, std::int32_t>> prompt_gen;  // both timed together

@@ -26,13 +26,13 @@ struct FullStream {
 class FullRunner final : public BenchRunner {
  public:
   FullRunner(const BenchOptions& options, model::KernelChoice kernels, int num_threads,
-             const model::ModelConfig& config, std::optional<text::Tokenizer> tokenizer)
+             const ModelSource& source, std::optional<text::Tokenizer> tokenizer)
       : options_(options),
         kernels_(kernels),
         num_threads_(num_threads),
-        config_(config),
+        source_(source),
         tokenizer_(std::move(tokenizer)),
-        ids_(random_ids(config.vocab, 1)) {}
+        ids_(random_ids(source.config.vocab, 1)) {}
 
   int num_threads() const override {
     return engine_ ? engine_->model().num_threads() : num_threads_;
@@ -47,7 +47,7 @@ class FullRunner final : public BenchRunner {
   BenchOptions options_;
   model::KernelChoice kernels_;
   int num_threads_;
-  model::ModelConfig config_;
+  ModelSource source_;
   std::optional<text::Tokenizer> tokenizer_;
   std::vector<std::int32_t> ids_;
   std::optional<engine::TokenEngine> engine_;
@@ -73,7 +73,7 @@ Status FullRunner::prepare(const BenchTest& test) {
   engine::SchedulerLimits limits{.max_num_seqs = test.streams,
                                  .max_batch_tokens = rows,
                                  .max_logit_rows = std::max(64, test.streams),
-                                 .window = config_.window};
+                                 .window = source_.config.window};
   const std::int32_t pages = (tokens + limits.page_size - 1) / limits.page_size;
   limits.num_pages[static_cast<int>(model::CacheGroup::kFull)] = test.streams * pages;
   limits.num_pages[static_cast<int>(model::CacheGroup::kWindow)] = engine::window_pages(limits);
@@ -83,12 +83,11 @@ Status FullRunner::prepare(const BenchTest& test) {
                              .num_threads = num_threads_,
                              .max_batch_tokens = rows,
                              .max_logit_rows = limits.max_logit_rows,
-                             .max_position = std::min(tokens, config_.max_position),
+                             .max_position = std::min(tokens, source_.config.max_position),
                              .page_size = limits.page_size};
   std::copy(std::begin(limits.num_pages), std::end(limits.num_pages), wanted.num_pages);
   engine_.reset();  // two models at once may not fit
-  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model,
-                          model::load_model(options_.model, wanted));
+  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model, source_.load(wanted));
   engine_.emplace(std::move(model), limits);
   prompts_.clear();
   for (std::int32_t stream = 0; tokenizer_ && stream < test.streams; ++stream) {
@@ -150,7 +149,7 @@ Result<std::int64_t> FullRunner::run(const BenchTest& test) {
 Result<std::unique_ptr<BenchRunner>> make_full_runner(const BenchOptions& options,
                                                       model::KernelChoice kernels,
                                                       std::int32_t num_threads,
-                                                      const model::ModelConfig& config) {
+                                                      const ModelSource& source) {
   std::optional<text::Tokenizer> tokenizer;
   Result<text::Tokenizer> loaded = text::Tokenizer::load(options.model);
   if (loaded.has_value()) {
@@ -159,7 +158,7 @@ Result<std::unique_ptr<BenchRunner>> make_full_runner(const BenchOptions& option
     return loaded.error();
   }
   return std::unique_ptr<BenchRunner>(
-      std::make_unique<FullRunner>(options, kernels, num_threads, config, std::move(tokenizer)));
+      std::make_unique<FullRunner>(options, kernels, num_threads, source, std::move(tokenizer)));
 }
 
 }  // namespace nibble::commands

@@ -21,8 +21,9 @@ class StepRunner final : public BenchRunner {
   explicit StepRunner(std::unique_ptr<model::Model> model)
       : model_(std::move(model)),
         ids_(random_ids(model_->config().vocab, 1)),
-        logits_(static_cast<std::size_t>(model_->options().max_logit_rows) *
-                static_cast<std::size_t>(model_->config().vocab)) {}
+        logits_(model_->can_sample() ? 0
+                                     : static_cast<std::size_t>(model_->options().max_logit_rows) *
+                                           static_cast<std::size_t>(model_->config().vocab)) {}
 
   int num_threads() const override { return model_->num_threads(); }
 
@@ -40,13 +41,37 @@ class StepRunner final : public BenchRunner {
 
  private:
   Status forward(const std::vector<BenchStep>& steps) {
+    if (model_->can_sample()) {
+      return start_ahead(steps);
+    }
     for (const BenchStep& step : steps) {
       fill_plan(step, pages_, ids_, plan_);
-      // What a sampler would need stays on a GPU, as it would when sampling there.
-      NIBBLE_RETURN_IF_ERROR(model_->forward(
-          plan_, model_->device() == nullptr ? std::span<float>(logits_) : std::span<float>()));
+      NIBBLE_RETURN_IF_ERROR(model_->forward(plan_, logits_));
     }
     return {};
+  }
+
+  // As the engine drives such a model: a step is enqueued while the one before it runs, and the
+  // tokens, chosen there, are all that comes back.
+  Status start_ahead(const std::vector<BenchStep>& steps) {
+    int num_started = 0;
+    for (const BenchStep& step : steps) {
+      fill_plan(step, pages_, ids_, plan_);
+      batch_.rows.assign(plan_.logit_rows.size(), {});
+      NIBBLE_RETURN_IF_ERROR(model_->start(plan_, batch_));
+      if (++num_started == model::kMostStartedSteps) {
+        NIBBLE_RETURN_IF_ERROR(finish_one());
+        --num_started;
+      }
+    }
+    for (; num_started > 0; --num_started) {
+      NIBBLE_RETURN_IF_ERROR(finish_one());
+    }
+    return {};
+  }
+  Status finish_one() {
+    const auto tokens = model_->finish();
+    return tokens ? Status() : tokens.error();
   }
 
   std::unique_ptr<model::Model> model_;
@@ -55,6 +80,7 @@ class StepRunner final : public BenchRunner {
   BenchPages pages_;
   std::vector<BenchStep> steps_;
   model::BatchPlan plan_;
+  model::SampleBatch batch_;
 };
 
 // Grows `options` to what the test needs.
@@ -101,7 +127,7 @@ Status check_memory(const model::ModelConfig& config, const model::ModelOptions&
 Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& options,
                                                       model::KernelChoice kernels,
                                                       std::span<const BenchTest> tests,
-                                                      const model::ModelConfig& config) {
+                                                      const ModelSource& source) {
   const DType dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
   model::ModelOptions wanted{.activation = dtype,
                              .kv_dtype = dtype,
@@ -110,13 +136,12 @@ Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& option
                              .max_batch_tokens = 1,
                              .max_logit_rows = 1};
   for (const BenchTest& test : tests) {
-    cover(test, config, wanted);
+    cover(test, source.config, wanted);
   }
   if (kernels != model::KernelChoice::kCuda) {  // a GPU's memory is planned by the model
-    NIBBLE_RETURN_IF_ERROR(check_memory(config, wanted));
+    NIBBLE_RETURN_IF_ERROR(check_memory(source.config, wanted));
   }
-  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model,
-                          model::load_model(options.model, wanted));
+  NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model, source.load(wanted));
   return std::unique_ptr<BenchRunner>(std::make_unique<StepRunner>(std::move(model)));
 }
 

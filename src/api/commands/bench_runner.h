@@ -6,7 +6,7 @@
 #include <span>
 
 #include "api/commands/bench.h"
-#include "model/config.h"
+#include "api/model_source.h"
 #include "model/model.h"
 #include "nibble/status.h"
 
@@ -26,11 +26,11 @@ class BenchRunner {
 Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& options,
                                                       model::KernelChoice kernels,
                                                       std::span<const BenchTest> tests,
-                                                      const model::ModelConfig& config);
+                                                      const ModelSource& source);
 // Through the engine, with tokenizer (if the checkpoint has one) and sampling. Tests at depth 0.
 Result<std::unique_ptr<BenchRunner>> make_full_runner(const BenchOptions& options,
                                                       model::KernelChoice kernels,
                                                       std::int32_t num_threads,
-                                                      const model::ModelConfig& config);
+                                                      const ModelSource& source);
 
 }  // namespace nibble::commands

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "api/commands/presets.h"
-#include "api/commands/random_weights.h"
 #include "base/error.h"
+#include "model/random_weights.h"
 #include "model/tensor_list.h"
 #include "text/tokenizer.h"
 #include "weights/writer.h"
@@ -108,7 +108,7 @@ Status write_files(const MakeModelOptions& options, const Preset& preset,
       model::tensor_list(preset.config, model::ExpertFormat::kMxfp4);
   const auto fill = [&](const weights::TensorSpec& spec, std::int64_t offset,
                         std::span<std::byte> out) {
-    return fill_random(options.seed, spec, offset, out);
+    return model::fill_random(options.seed, spec, offset, out);
   };
   NIBBLE_RETURN_IF_ERROR(weights::write_checkpoint(
       options.destination, specs, fill, {.max_shard_bytes = options.max_shard_bytes}, progress));

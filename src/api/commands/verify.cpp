@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/device_choice.h"
+#include "api/model_source.h"
 #include "base/error.h"
 #include "kernels/sample/sample.h"
 #include "model/model.h"
@@ -65,19 +66,19 @@ BatchPlan whole_plan(const std::vector<std::int32_t>& ids) {
   return plan;
 }
 
-Result<std::unique_ptr<Model>> load(const VerifyOptions& options, model::KernelChoice kernels,
-                                    std::int32_t num_rows) {
+Result<std::unique_ptr<Model>> load(const VerifyOptions& options, const ModelSource& source,
+                                    model::KernelChoice kernels, std::int32_t num_rows) {
   const DType activation = options.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
   const std::int32_t pages = (num_rows + kPageSize - 1) / kPageSize;
-  return model::load_model(options.model, {.activation = activation,
-                                           .kv_dtype = activation,
-                                           .kernels = kernels,
-                                           .num_threads = options.num_threads,
-                                           .max_batch_tokens = num_rows,
-                                           .max_logit_rows = num_rows,
-                                           .max_position = num_rows,
-                                           .page_size = kPageSize,
-                                           .num_pages = {pages, pages}});
+  return source.load({.activation = activation,
+                      .kv_dtype = activation,
+                      .kernels = kernels,
+                      .num_threads = options.num_threads,
+                      .max_batch_tokens = num_rows,
+                      .max_logit_rows = num_rows,
+                      .max_position = num_rows,
+                      .page_size = kPageSize,
+                      .num_pages = {pages, pages}});
 }
 
 VerifyRow compare(std::span<const float> found, std::span<const float> wanted,
@@ -109,7 +110,9 @@ VerifyRow compare(std::span<const float> found, std::span<const float> wanted,
 
 Result<VerifyReport> verify(const VerifyOptions& options,
                             const std::function<void(std::int32_t, std::int32_t)>& progress) {
-  NIBBLE_ASSIGN_OR_RETURN(const model::ModelConfig config, model::load_config(options.model));
+  NIBBLE_ASSIGN_OR_RETURN(const ModelSource source,
+                          find_source(options.model, options.load_format));
+  const model::ModelConfig& config = source.config;
   const std::vector<std::int32_t> ids = token_ids(options, config.vocab);
   if (ids.empty() || static_cast<std::int64_t>(ids.size()) > config.max_position) {
     return error(Code::kInvalidArgument, "verify: want 1 to {} tokens, found {}",
@@ -127,7 +130,7 @@ Result<VerifyReport> verify(const VerifyOptions& options,
   std::vector<std::vector<float>> wanted;
   {
     NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<Model> reference,
-                            load(options, model::KernelChoice::kReference, num_rows));
+                            load(options, source, model::KernelChoice::kReference, num_rows));
     reference->set_tap([&](TapPlace, std::int32_t, std::span<float> values) {
       wanted.emplace_back(values.begin(), values.end());
     });
@@ -135,7 +138,7 @@ Result<VerifyReport> verify(const VerifyOptions& options,
     progress(1, 2);
   }
   NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<Model> tested,
-                          load(options, device.kernels, num_rows));
+                          load(options, source, device.kernels, num_rows));
   tested->set_tap([&](TapPlace place, std::int32_t layer, std::span<float> values) {
     const std::vector<float>& reference = wanted[report.rows.size()];
     VerifyRow row = compare(values, reference, num_rows, report.bound);

@@ -12,7 +12,8 @@
 namespace nibble::commands {
 
 struct VerifyOptions {
-  std::string model;              // folder
+  std::string model;  // folder, or a preset with kDummy
+  LoadFormat load_format = LoadFormat::kFiles;
   std::vector<std::int32_t> ids;  // tokens to run; empty: num_tokens seeded random ones
   std::int32_t num_tokens = 16;
   std::uint64_t seed = 0;

@@ -12,22 +12,14 @@
 // batch.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 
+#include "kernels/common/philox.h"
+#include "kernels/common/sample_row.h"
 #include "nibble/status.h"
 
 namespace nibble::kernels {
-
-struct TokenCount {
-  std::int32_t id = 0;
-  std::int32_t in_output = 0;  // times generated; 0 when only in the prompt
-};
-struct LogitBias {
-  std::int32_t id = 0;
-  float bias = 0.0F;
-};
 
 struct SampleArgs {
   std::span<float> logits;             // [vocab], changed in place
@@ -52,11 +44,5 @@ Result<std::int32_t> sample(const SampleArgs& args);
 // Log-softmax in double: returns log-sum-exp of the row; logprob of i is logits[i] - that.
 // kInternal on NaN, on +Inf and when every logit is -Inf.
 Result<double> log_sum_exp(std::span<const float> logits);
-
-// Philox-4x32-10: four random words from a key and a 128-bit counter.
-std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t low, std::uint64_t high);
-
-// Uniform in [0, 1), 24 bits, from (seed, counter): Philox-4x32-10.
-float uniform(std::uint64_t seed, std::uint64_t counter);
 
 }  // namespace nibble::kernels

@@ -26,7 +26,8 @@ TEST(KernelTable, HasEveryFamilyInOrderWithItsPlainestRowFirst) {
     }
   }
   EXPECT_THAT(families, ElementsAre("attention", "gather_rows", "gemm", "moe", "rms_norm",
-                                    "rope_store", "top_k", "quantize"));
+                                    "rope_store", "top_k", "pick_ids", "random_fill",
+                                    "random_tiles", "sample_rows", "quantize"));
 }
 
 TEST(KernelTable, NamesAreUniqueAndBeginWithTheirFamily) {

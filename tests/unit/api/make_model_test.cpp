@@ -6,9 +6,9 @@
 #include <cmath>
 #include <set>
 
-#include "api/commands/random_weights.h"
 #include "formats/bf16.h"
 #include "model/config.h"
+#include "model/random_weights.h"
 #include "model/tensor_list.h"
 #include "support/folder.h"
 
@@ -183,7 +183,7 @@ TEST(MakeModel, FolderWithFilesIsRefused) {
 
 std::vector<std::byte> whole(const weights::TensorSpec& spec, std::size_t bytes) {
   std::vector<std::byte> out(bytes);
-  EXPECT_TRUE(fill_random(7, spec, 0, out).ok());
+  EXPECT_TRUE(model::fill_random(7, spec, 0, out).ok());
   return out;
 }
 
@@ -195,8 +195,8 @@ TEST(RandomWeights, RangesAreThePiecesOfTheWhole) {
   for (const weights::TensorSpec& spec : specs) {
     const std::vector<std::byte> all = whole(spec, 8190);
     std::vector<std::byte> pieces(all.size());
-    ASSERT_TRUE(fill_random(7, spec, 4096, std::span(pieces).subspan(4096)).ok());
-    ASSERT_TRUE(fill_random(7, spec, 0, std::span(pieces).first(4096)).ok());
+    ASSERT_TRUE(model::fill_random(7, spec, 4096, std::span(pieces).subspan(4096)).ok());
+    ASSERT_TRUE(model::fill_random(7, spec, 0, std::span(pieces).first(4096)).ok());
     EXPECT_EQ(all, pieces) << spec.name;
   }
 }

@@ -63,6 +63,23 @@ TEST(MemoryFit, SequencesShareThePages) {
   EXPECT_LT(tight->limits.num_pages[0], 8 * 256);
 }
 
+// A device must hold a step's activations beside the pages: those of 8,192 rows are more than a
+// GiB.
+TEST(MemoryFit, ADeviceKeepsRoomForItsSteps) {
+  for (const std::int32_t max_batch_tokens : {512, 8192, 32768}) {
+    const EngineOptions options{.max_num_seqs = 256, .max_batch_tokens = max_batch_tokens};
+    const auto plan = plan_engine(options, large(), 13 * kGiB, 100 * kGiB, MemoryOf::kDevice);
+    ASSERT_TRUE(plan.has_value()) << plan.error().message();
+    std::int64_t bytes = 13 * kGiB + model::device_step_bytes(large(), plan->model);
+    for (const auto group : {CacheGroup::kFull, CacheGroup::kWindow}) {
+      bytes +=
+          plan->model.num_pages[static_cast<int>(group)] * page_bytes(large(), plan->model, group);
+    }
+    EXPECT_LE(bytes, 100 * kGiB) << max_batch_tokens;
+    EXPECT_GE(bytes, 98 * kGiB) << max_batch_tokens;
+  }
+}
+
 // 20b: 12 full layers, 8 heads of 64, K and V in bf16: 24,576 bytes a token.
 TEST(MemoryFit, ContextIsLoweredToWhatFits) {
   model::ModelOptions options{.page_size = 64};

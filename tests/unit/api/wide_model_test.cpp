@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "api/commands/presets.h"
-#include "api/commands/random_weights.h"
 #include "api/commands/verify.h"
 #include "model/model.h"
+#include "model/random_weights.h"
 #include "model/tensor_list.h"
 #include "support/folder.h"
 #include "weights/writer.h"
@@ -29,7 +29,9 @@ void write_model(const std::string& folder) {
   preset.config.vocab = 512;
   preset.ids = {.bos = 1, .end_of_text = 2, .end_of_turn = 3, .call = 4};
   const auto fill = [](const weights::TensorSpec& spec, std::int64_t offset,
-                       std::span<std::byte> out) { return fill_random(3, spec, offset, out); };
+                       std::span<std::byte> out) {
+    return model::fill_random(3, spec, offset, out);
+  };
   const Status status = weights::write_checkpoint(
       folder, model::tensor_list(preset.config, model::ExpertFormat::kMxfp4), fill, {}, nullptr);
   ASSERT_TRUE(status.ok()) << status.message();

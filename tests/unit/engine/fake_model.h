@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +19,9 @@
 namespace nibble::engine {
 
 struct FakeOptions {
+  // Chooses tokens itself, as a device does: a started step is computed when it is finished, or
+  // when there are too many, from what was handed over at its start.
+  bool samples = false;
   std::int32_t vocab = 32;
   std::int32_t max_position = 200;
   SchedulerLimits limits{.max_num_seqs = 8,
@@ -35,7 +39,8 @@ class FakeModel final : public model::Model {
   using Script =
       std::function<void(std::int32_t first, std::int32_t position, std::span<float> logits)>;
 
-  explicit FakeModel(const FakeOptions& options) : limits_(options.limits) {
+  explicit FakeModel(const FakeOptions& options)
+      : limits_(options.limits), samples_(options.samples) {
     config_.vocab = options.vocab;
     options_.max_batch_tokens = limits_.max_batch_tokens;
     options_.max_logit_rows = limits_.max_logit_rows;
@@ -84,6 +89,57 @@ class FakeModel final : public model::Model {
     return {};
   }
 
+  bool can_sample() const override { return samples_; }
+  Status start(const model::BatchPlan& plan, const model::SampleBatch& batch) override {
+    most_started = std::max(most_started, static_cast<int>(started_.size()) + 1);
+    if (static_cast<int>(started_.size()) == model::kMostStartedSteps) {
+      return {Code::kInternal, "too many steps started"};
+    }
+    started_.push_back({plan, batch});
+    return {};
+  }
+  Result<std::span<const std::int32_t>> finish() override {
+    auto [plan, batch] = std::move(started_.front());
+    started_.pop_front();
+    for (std::int32_t& id : plan.token_ids) {
+      id = id < 0 ? sampled_.at(static_cast<std::size_t>(-1 - id)) : id;
+    }
+    logits_.assign(plan.logit_rows.size() * static_cast<std::size_t>(config_.vocab), 0.0F);
+    sampled_.assign(plan.logit_rows.size(), -1);
+    const Status status = forward(plan, logits_);
+    if (!status.ok()) {
+      return status;
+    }
+    if (batch.rows.size() != plan.logit_rows.size()) {
+      return Status(Code::kInternal, "a row for each logit row is missing");
+    }
+    const Status drawn =
+        kernels::sample_rows_ref({.logits = logits_.data(),
+                                  .rows = batch.rows.data(),
+                                  .counts = batch.counts.data(),
+                                  .logit_bias = batch.logit_bias.data(),
+                                  .ids = sampled_.data(),
+                                  .num_rows = static_cast<std::int32_t>(batch.rows.size()),
+                                  .vocab = config_.vocab});
+    if (!drawn.ok()) {
+      return drawn;
+    }
+    tokens_ = sampled_;
+    return std::span<const std::int32_t>(tokens_);
+  }
+  Status copy_logits(std::int32_t logit_row, std::span<float> logits) override {
+    ++num_copied_rows;
+    if (!started_.empty()) {
+      return {Code::kInternal, "the logits are those of another step"};
+    }
+    const auto vocab = static_cast<std::size_t>(config_.vocab);
+    std::copy_n(logits_.begin() + static_cast<std::ptrdiff_t>(logit_row * vocab), vocab,
+                logits.begin());
+    return {};
+  }
+  int most_started = 0;
+  int num_copied_rows = 0;
+
   // What a free page held must not matter.
   void poison(int group, std::int32_t page) {
     const auto at = cache_[group].begin() + page * limits_.page_size;
@@ -130,6 +186,11 @@ class FakeModel final : public model::Model {
   }
 
   SchedulerLimits limits_;
+  bool samples_;
+  std::deque<std::pair<model::BatchPlan, model::SampleBatch>> started_;
+  std::vector<float> logits_;          // of the step finished last
+  std::vector<std::int32_t> sampled_;  // likewise
+  std::vector<std::int32_t> tokens_;
   model::ModelConfig config_;
   model::ModelOptions options_;
   std::vector<std::int32_t> cache_[model::kNumCacheGroups];

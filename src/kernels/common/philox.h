@@ -1,11 +1,15 @@
-#include <array>
+// Random numbers by counter, the same on a host and a device.
+#pragma once
 
-#include "kernels/sample/sample.h"
+#include <array>
+#include <cstdint>
 
 namespace nibble::kernels {
 
-// Philox-4x32-10 (Salmon et al., 2011): constants and rounds as published.
-std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t low, std::uint64_t high) {
+// Philox-4x32-10 (Salmon et al., 2011), constants and rounds as published: four random words from a
+// key and a 128-bit counter.
+constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t low,
+                                              std::uint64_t high) {
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53U;
   constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57U;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9U;
@@ -28,7 +32,8 @@ std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t low, std::u
   return c;
 }
 
-float uniform(std::uint64_t seed, std::uint64_t counter) {
+// Uniform in [0, 1), 24 bits, from (seed, counter).
+constexpr float uniform(std::uint64_t seed, std::uint64_t counter) {
   return static_cast<float>(philox(seed, counter, 0)[0] >> 8U) * 0x1p-24F;
 }
 
