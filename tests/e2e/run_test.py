@@ -1,8 +1,9 @@
 """`nibble run` on the demo checkpoint: one shot, piped, raw, ids, JSON."""
 import json
+import re
 import unittest
 
-from program import DEMO, GOLDEN, Case, environment, run, run_json
+from program import DEMO, GOLDEN, SOURCE, Case, environment, run, run_json
 
 GREEDY = json.loads((GOLDEN / "demo/greedy.json").read_text())
 STORY = GREEDY[0]  # "Tell me a story about a brave cat.", date 2026-11-30
@@ -16,6 +17,19 @@ class Run(Case):
         final = STORY["continuation"].split("<|channel|>final<|message|>")[1]
         self.assertEqual(done.stdout.decode().strip(), final.split("<|return|>")[0].strip())
         self.assertRegex(done.stderr.decode(), r"^prompt \d+ tokens, .* tok/s; answer \d+ tokens,")
+
+    def test_readme_shows_what_it_prints(self):
+        readme = (SOURCE / "README.md").read_text()
+        prompt, answer, counts = re.search(
+            r'```\n\$ scripts/run\.sh "(.+?)"\n(.+?)\n(prompt \d+ tokens, [^\n]+)\n```', readme,
+            re.DOTALL).groups()
+        flags = re.search(r"this one is `(--seed \d+ --current-date [\d-]+)`", readme)[1].split()
+        # In float32 by the reference, where every processor draws the same.
+        done = run("run", "-p", prompt, *flags, "--activation", "f32", "--reference-kernels",
+                   check=0)
+        self.assertEqual(done.stdout.decode().strip(), answer)
+        for count in re.findall(r"\w+ \d+ tokens", counts):
+            self.assertIn(count, done.stderr.decode())
 
     def test_greedy_ids_equal_the_reference(self):
         for case in GREEDY:

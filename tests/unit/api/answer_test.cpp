@@ -134,17 +134,25 @@ TEST(Answer, DeltasEqualTheResponseWhereverItIsCut) {
 }
 
 TEST(Answer, CancelledAnswerHoldsWhatWasDelivered) {
-  const std::vector<std::int32_t> ids = ids_of(kAnalysis + kCall + "<|end|>" + kFinal);
-  for (const std::int32_t top_logprobs : {-1, 0}) {  // 0: a delta for each token as well
-    const Request request{.top_logprobs = top_logprobs};
-    const std::size_t num_deltas = play({.ids = ids, .request = request}).deltas.size();
-    for (std::size_t count = 1; count <= num_deltas; ++count) {
-      const Played cancelled = play({.ids = ids, .request = request, .num_deltas = count});
-      SCOPED_TRACE(count);
-      EXPECT_EQ(cancelled.deltas.size(), count) << "a delta after the reader left";
-      EXPECT_EQ(cancelled.response.finish_reason, FinishReason::kCancelled);
-      EXPECT_EQ(cancelled.response.ids.size(), cancelled.num_pushed);
-      expect_deltas_equal_response(cancelled);
+  // In the second one a single token closes a text and opens a call: two deltas at once.
+  const std::string sentence_in_a_header =
+      "<|channel|>commentary to=functions.weather I look it up now<|message|>{}<|call|>";
+  const std::string all_kinds = kAnalysis + kCall + "<|end|>" + kFinal;
+  for (const std::string& stream : {all_kinds, sentence_in_a_header}) {
+    const std::vector<std::int32_t> ids = ids_of(stream);
+    for (const std::int32_t top_logprobs : {-1, 0}) {  // 0: a delta for each token as well
+      const Request request{.top_logprobs = top_logprobs};
+      const std::size_t num_deltas = play({.ids = ids, .request = request}).deltas.size();
+      EXPECT_GE(num_deltas, 3U) << stream;
+      for (std::size_t count = 1; count <= num_deltas; ++count) {
+        const Played cancelled = play({.ids = ids, .request = request, .num_deltas = count});
+        SCOPED_TRACE(stream);
+        SCOPED_TRACE(count);
+        EXPECT_EQ(cancelled.deltas.size(), count) << "a delta after the reader left";
+        EXPECT_EQ(cancelled.response.finish_reason, FinishReason::kCancelled);
+        EXPECT_EQ(cancelled.response.ids.size(), cancelled.num_pushed);
+        expect_deltas_equal_response(cancelled);
+      }
     }
   }
 }
