@@ -352,11 +352,14 @@ std::string with_rope_parameters(const std::string& config) {
 }
 
 TEST(GoldenEngine, EverySpellingGivesTheSameBits) {
-  for (const std::string name : {"tests/golden/tiny", "tests/golden/odd", "models/demo"}) {
+  for (const std::string name : {"tests/golden/tiny", "tests/golden/odd", "tests/golden/tiny-bf16",
+                                 "tests/golden/tiny-original", "models/demo"}) {
     const std::string source = kSource + name;
     const testing_support::TemporaryFolder folder;
     const std::string config = testing_support::read_file(source + "/config.json");
-    testing_support::write_file(folder / "config.json", with_rope_parameters(config));
+    const bool is_original = name.ends_with("original");  // has one spelling
+    testing_support::write_file(folder / "config.json",
+                                is_original ? config : with_rope_parameters(config));
     write_sharded(source, folder.path(), name == "models/demo" ? 4'000'000 : 200'000);
     ASSERT_FALSE(std::filesystem::exists(folder / "model.safetensors"));
     ASSERT_TRUE(std::filesystem::exists(folder / "model.safetensors.index.json"));
