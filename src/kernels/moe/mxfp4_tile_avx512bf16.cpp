@@ -21,8 +21,8 @@ constexpr std::int64_t kQuads = 4;
 constexpr std::int64_t kWords = 32;  // bf16 numbers in a register
 constexpr std::int64_t kBlockRows = 4;
 constexpr std::int64_t kRowSums = kTileRows;  // from an input to the next
-constexpr std::int32_t kBlockInputs =
-    3;  // 12 sums of a group, 12 of all groups, and what a step needs
+// Up to so many, decoding anew in registers is faster than decoding once to memory.
+constexpr std::int32_t kFewInputs = 12;
 // Groups that are decoded at a time: 4 rows of 24 groups are 30 KiB.
 constexpr std::int64_t kDecodedGroups = 24;
 // Bytes of a decoded group of four rows: four registers of values and one of scales for each.
@@ -152,6 +152,23 @@ void multiply_few(const Rows& rows, const formats::Bf16* x, std::int64_t x_strid
   }
 }
 
+// How many of two or more inputs to take next: three, whose 12 sums of a group and 12 of all groups
+// the registers hold, or two lest one is left.
+inline std::int64_t next_inputs(std::int64_t left) { return left == 2 || left == 4 ? 2 : 3; }
+
+// Decodes anew for every two or three inputs.
+void multiply_anew(const Rows& rows, const Mxfp4Tile& tile, float* out) {
+  const formats::Bf16* x = tile.x;
+  for (std::int64_t left = tile.num_inputs; left > 0;) {
+    const std::int64_t taken = next_inputs(left);
+    taken == 2 ? multiply_few<kBlockRows, 2>(rows, x, tile.x_stride, out)
+               : multiply_few<kBlockRows, 3>(rows, x, tile.x_stride, out);
+    x += taken * tile.x_stride;
+    out += taken * kRowSums;
+    left -= taken;
+  }
+}
+
 // Four rows for many inputs: decoded once, a range of columns at a time. A group of columns is four
 // registers of values for each row, set by set, then the rows' scales.
 void decode(const Rows& rows, std::int64_t begin, std::int64_t end, std::uint8_t* out) {
@@ -239,14 +256,13 @@ void multiply_many(const Rows& rows, const Mxfp4Tile& tile, float* out) {
     const std::int64_t end = begin + kRange < tile.cols ? begin + kRange : tile.cols;
     const std::int64_t count = (end - begin + kQuadGroup - 1) / kQuadGroup;
     decode(rows, begin, end, decoded);
-    std::int64_t i = 0;
-    for (; i + kBlockInputs <= tile.num_inputs; i += kBlockInputs) {
-      multiply_decoded<kBlockInputs>(decoded, count, tile.x + i * tile.x_stride + begin,
-                                     tile.x_stride, running + i);
-    }
-    for (; i < tile.num_inputs; ++i) {
-      multiply_decoded<1>(decoded, count, tile.x + i * tile.x_stride + begin, tile.x_stride,
-                          running + i);
+    const formats::Bf16* x = tile.x + begin;
+    for (std::int64_t i = 0; i < tile.num_inputs;) {
+      const std::int64_t taken = next_inputs(tile.num_inputs - i);
+      taken == 2 ? multiply_decoded<2>(decoded, count, x, tile.x_stride, running + i)
+                 : multiply_decoded<3>(decoded, count, x, tile.x_stride, running + i);
+      x += taken * tile.x_stride;
+      i += taken;
     }
   }
   for (std::int64_t i = 0; i < tile.num_inputs; ++i) {
@@ -264,11 +280,7 @@ void mxfp4_tile_avx512bf16(const Mxfp4Tile& tile) {
   }
   for (std::int64_t row = 0; row < kRowSums; row += kBlockRows) {
     float* out = tile.sums + row;
-    switch (tile.num_inputs) {
-      case 2: multiply_few<kBlockRows, 2>(rows, tile.x, tile.x_stride, out); break;
-      case 3: multiply_few<kBlockRows, 3>(rows, tile.x, tile.x_stride, out); break;
-      default: multiply_many(rows, tile, out); break;
-    }
+    tile.num_inputs <= kFewInputs ? multiply_anew(rows, tile, out) : multiply_many(rows, tile, out);
     rows.codes += kBlockRows * tile.cols / 2;
     rows.scales += kBlockRows * tile.cols / kScaleBlock;
   }
