@@ -152,12 +152,10 @@ void write_note(Host& host, const BenchFlags& flags, const std::vector<BenchLine
     }
     num_threads = line.row.test.n_threads;
     const commands::BenchRates& rates = line.row.rates;
-    if (rates.read == 0.0) {
-      continue;  // a GPU's limits are not measured here
-    }
     host.out.write(
-        fmt::format("{} threads just before: {:.1f} GB/s read of {}, {:.3g} TFLOP/s {}\n",
-                    num_threads, rates.read / 1e9, bytes_text(rates.read_bytes), rates.peak / 1e12,
+        fmt::format("{} just before: {:.1f} GB/s read of {}, {:.3g} TFLOP/s {}\n",
+                    line.row.is_on_gpu() ? "the GPU" : fmt::format("{} threads", num_threads),
+                    rates.read / 1e9, bytes_text(rates.read_bytes), rates.peak / 1e12,
                     rates.peak_isa.empty() ? "(unknown)" : rates.peak_isa));
   }
 }

@@ -19,9 +19,11 @@
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "kernels/probe/device_probe.h"
 #include "kernels/probe/probe.h"
 #include "model/config.h"
 #include "model/tensor_list.h"
+#include "tensor/device.h"
 #include "tensor/machine_facts.h"
 
 namespace nibble::commands {
@@ -122,6 +124,21 @@ BenchRates measure_rates(const BenchTest& test, const BenchOptions& options,
   return rates;
 }
 
+// Of the GPU, before the model takes its memory.
+Result<BenchRates> measure_device(const BenchOptions& options, const Subject& subject) {
+  NIBBLE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, open_cuda(0));
+  NIBBLE_ASSIGN_OR_RETURN(const std::int64_t free, device->free_bytes());
+  BenchRates rates;
+  rates.read_bytes = std::clamp<std::int64_t>(std::min(subject.model.size, free / 4), 1 << 20,
+                                              std::int64_t{1} << 31);
+  NIBBLE_ASSIGN_OR_RETURN(rates.read, kernels::device_read_bandwidth(*device, rates.read_bytes));
+  if (options.activation == Activation::kBf16) {
+    NIBBLE_ASSIGN_OR_RETURN(rates.peak, kernels::device_bf16_peak(*device));
+    rates.peak_isa = "wgmma_bf16";
+  }
+  return rates;
+}
+
 Result<BenchRow> measure(const BenchTest& test, const BenchOptions& options, const Subject& subject,
                          BenchRunner& runner) {
   BenchRow row;
@@ -151,10 +168,12 @@ Result<BenchRow> measure(const BenchTest& test, const BenchOptions& options, con
 Status bench_group(std::span<const BenchTest> tests, const BenchOptions& options,
                    const Subject& subject, const std::function<bool(const BenchRow&)>& on_row) {
   NIBBLE_ASSIGN_OR_RETURN(const ChosenDevice device, choose_device(options.device));
-  // The processor's limits say nothing about a GPU.
-  const BenchRates rates = device.kernels == model::KernelChoice::kCuda
-                               ? BenchRates()
-                               : measure_rates(tests.front(), options, subject);
+  BenchRates rates;
+  if (device.kernels == model::KernelChoice::kCuda) {
+    NIBBLE_ASSIGN_OR_RETURN(rates, measure_device(options, subject));
+  } else {
+    rates = measure_rates(tests.front(), options, subject);
+  }
   NIBBLE_ASSIGN_OR_RETURN(
       const std::unique_ptr<BenchRunner> runner,
       options.is_full

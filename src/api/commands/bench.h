@@ -56,7 +56,8 @@ struct BenchModel {
   std::int64_t n_params = 0;
 };
 
-// Of the machine, measured with the threads of the row just before it.
+// Of the machine, measured just before the row: of the processor with the row's threads, or of the
+// GPU that the model runs on.
 struct BenchRates {
   double read = 0.0;            // bytes/s of a buffer of `read_bytes`
   std::int64_t read_bytes = 0;  // as the model's files, within 1 MB and 2 GB
