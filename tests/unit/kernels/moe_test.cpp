@@ -90,10 +90,10 @@ TEST(Moe, InstancesAgreeWithTheReferenceAtEverySize) {
            {std::pair{32, 32}, {32, 96}, {96, 64}, {320, 160}, {2880, 32}, {32, 2880}}) {
         check_against_reference(row, {3, hidden, intermediate, 3, 2, form});
       }
-      // Rows of up to 4,096 columns are decoded once for a group of inputs.
+      // Many inputs share what is decoded once, up to 4,096 columns or 3,072 at a time.
       for (const auto& [hidden, intermediate] :
            {std::pair{2880, 32}, {4096, 32}, {4128, 32}, {32, 4128}}) {
-        check_against_reference(row, {7, hidden, intermediate, 1, 1, form});
+        check_against_reference(row, {13, hidden, intermediate, 1, 1, form});
       }
     }
     for (const std::int32_t tokens : {511, 512, 513, 769, 1025}) {
@@ -101,8 +101,11 @@ TEST(Moe, InstancesAgreeWithTheReferenceAtEverySize) {
     }
     // More inputs of an expert, and more columns, than are taken at a time.
     check_against_reference(row, {101, 96, 64, 1, 1});
-    check_against_reference(row, {5, 3104, 32, 1, 1});
-    check_against_reference(row, {5, 32, 3200, 1, 1});
+    for (const std::int32_t tokens : {5, 6, 7, 11, 12, 13, 14}) {
+      check_against_reference(row, {tokens, 96, 64, 1, 1});
+    }
+    check_against_reference(row, {13, 3104, 32, 1, 1});
+    check_against_reference(row, {14, 32, 3200, 1, 1});
   });
 }
 
