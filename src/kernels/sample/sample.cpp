@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "kernels/sample/row.h"
 
 namespace nibble::kernels {
 namespace {
@@ -39,28 +40,11 @@ void adjust(const SampleArgs& args) {
   }
 }
 
-// Index of the largest logit, the smaller on ties; -1 when there is a NaN or nothing above -Inf.
-std::int32_t largest(std::span<const float> logits) {
-  std::int32_t best = -1;
-  float best_value = -INFINITY;
-  bool has_nan = false;
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    has_nan |= std::isnan(logits[id]);
-    if (logits[id] > best_value) {
-      best = static_cast<std::int32_t>(id);
-      best_value = logits[id];
-    }
-  }
-  return has_nan ? -1 : best;
-}
-
 // The candidates that survive the filters, as weights by id; the others are 0.
 class Candidates {
  public:
   Candidates(const SampleArgs& args, float largest_logit) : args_(args) {
-    for (std::size_t id = 0; id < args.logits.size(); ++id) {
-      args.scratch[id] = std::exp((args.logits[id] - largest_logit) / args.temperature);
-    }
+    row_weights(args.logits, largest_logit, args.temperature, args.scratch);
   }
 
   void keep_top_k() {
@@ -77,7 +61,7 @@ class Candidates {
     if (args_.top_p >= 1.0F) {
       return;
     }
-    const double wanted = args_.top_p * total();
+    const double wanted = args_.top_p * row_sum(weights());
     const auto vocab = static_cast<std::int32_t>(args_.logits.size());
     for (std::int32_t length = std::min(256, vocab);; length = std::min(length * 8, vocab)) {
       sort_prefix(length);
@@ -99,37 +83,19 @@ class Candidates {
     if (args_.min_p <= 0.0F) {
       return;
     }
-    for (float& weight : args_.scratch.first(args_.logits.size())) {
+    for (float& weight : weights()) {
       weight = weight >= args_.min_p ? weight : 0.0F;  // the largest weight is 1
     }
   }
 
   std::int32_t draw() const {
-    const double target = uniform(args_.seed, args_.counter) * total();
-    double sum = 0.0;
-    std::int32_t last = 0;
-    for (std::size_t id = 0; id < args_.logits.size(); ++id) {
-      if (args_.scratch[id] > 0.0F) {
-        sum += args_.scratch[id];
-        last = static_cast<std::int32_t>(id);
-        if (sum > target) {
-          break;
-        }
-      }
-    }
-    return last;
+    return row_first_above(weights(), uniform(args_.seed, args_.counter) * row_sum(weights()));
   }
 
  private:
   float weight(std::int32_t id) const { return args_.scratch[static_cast<std::size_t>(id)]; }
 
-  double total() const {
-    double sum = 0.0;
-    for (const float weight : args_.scratch.first(args_.logits.size())) {
-      sum += weight;
-    }
-    return sum;
-  }
+  std::span<float> weights() const { return args_.scratch.first(args_.logits.size()); }
 
   // The `length` heaviest ids, in order, at the front of `order`.
   void sort_prefix(std::int32_t length) {
@@ -157,7 +123,7 @@ class Candidates {
 Result<std::int32_t> sample(const SampleArgs& args) {
   NIBBLE_RETURN_IF_ERROR(check_ids(args));
   adjust(args);
-  const std::int32_t best = largest(args.logits);
+  const std::int32_t best = row_largest(args.logits);
   if (best < 0 || args.logits[static_cast<std::size_t>(best)] == INFINITY) {
     return error(Code::kInternal, "no token can be drawn from {} logits: NaN, +inf or all -inf",
                  args.logits.size());
@@ -173,7 +139,7 @@ Result<std::int32_t> sample(const SampleArgs& args) {
 }
 
 Result<double> log_sum_exp(std::span<const float> logits) {
-  const std::int32_t best = largest(logits);
+  const std::int32_t best = row_largest(logits);
   if (best < 0 || logits[static_cast<std::size_t>(best)] == INFINITY) {
     return error(Code::kInternal, "no distribution over {} logits: NaN, +inf or all -inf",
                  logits.size());
