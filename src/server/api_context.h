@@ -38,6 +38,8 @@ struct ApiContext {
   Log& log;
   ResponseStore responses;
   std::atomic<Loaded*> loaded{nullptr};  // null while loading
+  // Takes requests that may keep a thread busy to another one; empty: there is none.
+  std::function<void(std::function<void()>)> run_aside;
   std::atomic<bool> is_draining{false};
   std::atomic<std::int64_t> num_open{0};  // exchanges begun and not ended
   std::int64_t started_at = 0;            // seconds since 1970

@@ -86,6 +86,26 @@ HttpRequest plain(http::request<http::string_body>&& from) {
   return out;
 }
 
+// One more of something, for as long as this lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::int32_t>* count) : count_(count) {
+    if (count_ != nullptr) {
+      ++*count_;
+    }
+  }
+  ~Counted() {
+    if (count_ != nullptr) {
+      --*count_;
+    }
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::int32_t>* count_;
+};
+
 class Connection;
 
 class ConnectionExchange final : public Exchange,
@@ -99,7 +119,13 @@ class ConnectionExchange final : public Exchange,
   void begin_stream(HttpReply head) override;
   void send(std::string_view chunk) override;
   void end_stream() override;
-  void when_gone(std::function<void()> action) override { gone_ = std::move(action); }
+  void when_gone(std::function<void()> action) override {
+    if (has_left_) {
+      action();
+    } else if (!is_over_) {
+      gone_ = std::move(action);
+    }
+  }
   void when_late(std::chrono::milliseconds after, std::function<void()> action) override {
     if (after.count() > 0) {
       deadline_ = Clock::now() + after;
@@ -109,8 +135,11 @@ class ConnectionExchange final : public Exchange,
 
   // The client has left: whatever comes now is dropped.
   void leave() {
-    if (!std::exchange(is_over_, true) && gone_) {
-      std::exchange(gone_, nullptr)();
+    if (!std::exchange(is_over_, true)) {
+      has_left_ = true;
+      if (gone_) {
+        std::exchange(gone_, nullptr)();
+      }
     }
     forget();
   }
@@ -152,6 +181,7 @@ class ConnectionExchange final : public Exchange,
   bool is_chunked_ = false;
   bool is_streaming_ = false;
   bool is_over_ = false;
+  bool has_left_ = false;  // the client, before the end
 };
 
 class Connection final : public std::enable_shared_from_this<Connection> {
@@ -210,6 +240,23 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool keeps_alive_ = true;
   bool has_ended_ = false;  // nothing more will be read
   bool is_closed_ = false;
+  bool is_flushing_ = false;
+};
+
+// A connection and its exchange hold each other: no longer than this lives, which ends with the
+// coroutine, even if that is never resumed.
+class Bond {
+ public:
+  Bond(std::shared_ptr<ConnectionExchange>& current, std::shared_ptr<ConnectionExchange> exchange)
+      : current_(current) {
+    current_ = std::move(exchange);
+  }
+  ~Bond() { current_ = nullptr; }
+  Bond(const Bond&) = delete;
+  Bond& operator=(const Bond&) = delete;
+
+ private:
+  std::shared_ptr<ConnectionExchange>& current_;
 };
 
 void ConnectionExchange::post(std::function<void()> work) {
@@ -414,9 +461,10 @@ asio::awaitable<bool> Connection::on_head(const Parser& parser) {
 }
 
 asio::awaitable<void> Connection::answer(HttpRequest request) {
+  const Counted answering(context_.num_answering);
   const auto exchange =
       std::make_shared<ConnectionExchange>(shared_from_this(), is_head_, is_http11_);
-  current_ = exchange;
+  const Bond bond(current_, exchange);
   exchange->guard([&] { context_.handler(request, exchange); });
   request = {};
   if (has_ended_ && !exchange->is_over()) {
@@ -434,7 +482,6 @@ asio::awaitable<void> Connection::answer(HttpRequest request) {
     }
   }
   exchange->leave();
-  current_ = nullptr;
   keeps_alive_ = keeps_alive_ && !has_ended_ && !is_closed_;
 }
 
@@ -449,6 +496,13 @@ asio::awaitable<void> Connection::refuse(int status, const std::string& message)
 void Connection::append(std::string_view bytes) {
   if (is_closed_) {
     return;
+  }
+  // For a client that keeps up this is all: no wake-up, no timer.
+  if (out_.empty() && !is_flushing_) {
+    bytes.remove_prefix(wire_->try_write(bytes));
+    if (bytes.empty()) {
+      return;
+    }
   }
   out_.append(bytes);
   // One piece alone may be larger than what a stream may leave lying: a whole reply is there
@@ -474,6 +528,7 @@ void Connection::cut() {
 asio::awaitable<bool> Connection::flush() {
   const std::string bytes = std::exchange(out_, {});
   std::size_t done = 0;
+  is_flushing_ = true;
   while (done < bytes.size() && !is_closed_) {
     arm(limits_.write);
     ErrorCode failed;
@@ -483,6 +538,7 @@ asio::awaitable<bool> Connection::flush() {
       close();
     }
   }
+  is_flushing_ = false;
   watchdog_.cancel();
   co_return !is_closed_;
 }

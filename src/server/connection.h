@@ -5,6 +5,7 @@
 // is noticed at once; the end of what a client sends counts as leaving.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -30,6 +31,8 @@ struct ConnectionContext {
   Handler handler;
   // The reply when a request cannot even be parsed.
   std::function<HttpReply(int status, const std::string& message)> malformed;
+  // Connections with a request whose reply is not yet taken by the system; may be null.
+  std::atomic<std::int32_t>* num_answering = nullptr;
   // No further request on this connection: the server is about to end.
   std::function<bool()> is_closing = [] { return false; };
 };

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -45,8 +45,14 @@ class RunningJob : public std::enable_shared_from_this<RunningJob> {
   }
 
  private:
+  struct Arrived {
+    std::size_t choice = 0;
+    Delta delta;
+  };
+
   RequestSink sink(std::size_t choice, const Request& request);
-  void on_delta(std::size_t choice, const Delta& delta);
+  void hand_over(std::size_t choice, Delta delta);
+  void take_arrived();
   void on_end(std::size_t choice, Result<Response> result);
   void complete();
   void fail(const ApiError& error);
@@ -65,6 +71,11 @@ class RunningJob : public std::enable_shared_from_this<RunningJob> {
   bool is_begun_ = false;      // the head of the stream is sent
   bool is_cancelled_ = false;  // on request, not by the service
   bool is_over_ = false;
+
+  // Deltas on their way from the engine's thread.
+  std::mutex mutex_;
+  std::vector<Arrived> arrived_;
+  bool is_awaited_ = false;  // the executor will look
 };
 
 void RunningJob::start() {
@@ -110,11 +121,15 @@ RequestSink RunningJob::sink(std::size_t choice, const Request& request) {
   }
   const bool is_wanted = job_.is_stream || job_.needs_deltas;
   if (is_wanted || filter != nullptr) {
-    out.on_delta = [self = shared_from_this(), choice, filter, is_wanted](const Delta& delta) {
-      Delta passed = delta;
-      if ((filter == nullptr || filter->pass(passed)) && is_wanted) {
-        self->exchange_->post(
-            [self, choice, passed = std::move(passed)] { self->on_delta(choice, passed); });
+    // Prompts of ids get their answer's tokens too; without log-probabilities no form tells them.
+    const bool tells_tokens = request.top_logprobs >= 0;
+    out.on_delta = [self = shared_from_this(), choice, filter, is_wanted,
+                    tells_tokens](const Delta& delta) {
+      if (delta.kind != Delta::Kind::kTokens || tells_tokens) {
+        Delta passed = delta;
+        if ((filter == nullptr || filter->pass(passed)) && is_wanted) {
+          self->hand_over(choice, std::move(passed));
+        }
       }
       return true;
     };
@@ -134,13 +149,35 @@ RequestSink RunningJob::sink(std::size_t choice, const Request& request) {
   return out;
 }
 
-void RunningJob::on_delta(std::size_t choice, const Delta& delta) {
-  if (!is_over_) {
-    std::string events;
-    job_.form->delta(choice, delta, events);
-    if (is_begun_) {
-      send(events);
+// In the engine's thread. What comes before the executor looks goes out as one piece: a client or
+// a server that is behind gets fewer, larger writes.
+void RunningJob::hand_over(std::size_t choice, Delta delta) {
+  {
+    const std::lock_guard lock(mutex_);
+    arrived_.push_back({choice, std::move(delta)});
+    if (std::exchange(is_awaited_, true)) {
+      return;
     }
+  }
+  exchange_->post([self = shared_from_this()] { self->take_arrived(); });
+}
+
+void RunningJob::take_arrived() {
+  std::vector<Arrived> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    taken.swap(arrived_);
+    is_awaited_ = false;
+  }
+  if (is_over_) {
+    return;
+  }
+  std::string events;
+  for (const Arrived& one : taken) {
+    job_.form->delta(one.choice, one.delta, events);
+  }
+  if (is_begun_) {
+    send(events);
   }
 }
 

@@ -60,7 +60,7 @@ class Exchange {
   virtual void send(std::string_view chunk) = 0;
   virtual void end_stream() = 0;
 
-  // Called at most once, when the client has left or reads too slowly.
+  // Called at most once, when the client has left or reads too slowly; at once if it has by now.
   virtual void when_gone(std::function<void()> action) = 0;
   // Called once `after` has passed without an end; zero: never.
   virtual void when_late(std::chrono::milliseconds after, std::function<void()> action) = 0;

@@ -40,6 +40,7 @@ struct Listener::Impl {
                            .write = wanted.write_timeout},
                 .handler = hooks.handler,
                 .malformed = hooks.malformed,
+                .num_answering = &num_answering,
                 .is_closing = hooks.is_closing},
         signals(io),
         ticker(io) {}
@@ -60,6 +61,7 @@ struct Listener::Impl {
   ConnectionContext context;
   std::shared_ptr<asio::ssl::context> tls;
   std::atomic<std::int32_t> num_connections{0};
+  std::atomic<std::int32_t> num_answering{0};
   std::int32_t port = 0;
   // Last, so that it ends first: what it still holds refers to the rest.
   asio::io_context io;
@@ -234,6 +236,7 @@ Listener::~Listener() { close(); }
 
 std::int32_t Listener::port() const { return impl_->port; }
 std::int32_t Listener::num_connections() const { return impl_->num_connections; }
+std::int32_t Listener::num_answering() const { return impl_->num_answering; }
 
 std::string Listener::url() const {
   const ListenerOptions& options = impl_->options;

@@ -52,6 +52,8 @@ class Listener {
   std::string url() const;  // http://host:port, with the port that was chosen
   std::int32_t port() const;
   std::int32_t num_connections() const;
+  // Those with a request that is not answered to its last byte.
+  std::int32_t num_answering() const;
 
   // Closes everything and ends the threads.
   void close();

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "server/api_error.h"
+#include "server/aside.h"
 #include "server/handlers.h"
 #include "server/json.h"
 #include "server/page.h"
@@ -14,6 +15,8 @@ namespace nibble::server {
 namespace {
 
 constexpr std::size_t kMostIdBytes = 128;
+// Some milliseconds of tokenizing, for which nobody else shall wait.
+constexpr std::size_t kLargeBody = 64 << 10;
 
 struct Route {
   const char* method;
@@ -256,7 +259,14 @@ bool is_same_key(std::string_view given, std::string_view key) {
 
 Handler make_api(ApiContext& context) {
   return [&context](const HttpRequest& request, const ExchangePtr& exchange) {
-    route(context, request, std::make_shared<Counted>(context, exchange));
+    if (request.body.size() < kLargeBody || !context.run_aside) {
+      route(context, request, std::make_shared<Counted>(context, exchange));
+      return;
+    }
+    auto held = std::make_shared<HeldExchange>(exchange);
+    auto counted = std::make_shared<Counted>(context, held);  // from now on
+    handle_aside(context.run_aside, exchange, std::move(held),
+                 [&context, request, counted] { route(context, request, counted); });
   };
 }
 

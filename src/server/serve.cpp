@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "server/api_error.h"
+#include "server/aside.h"
 #include "server/router.h"
 #include "server/status_line.h"
 
@@ -43,6 +44,7 @@ class Server {
         log_(log_file, options.is_json_log, options.log_level),
         context_(options.api, log_) {
     context_.started_at = unix_time();
+    context_.run_aside = [this](std::function<void()> work) { aside_.run(std::move(work)); };
   }
 
   ServeOutcome run();
@@ -62,6 +64,7 @@ class Server {
   Loaded loaded_;
   ServiceHost* host_ = nullptr;
   std::unique_ptr<Listener> listener_;
+  Aside aside_;  // ends first: its work refers to the rest
 
   std::mutex mutex_;
   std::condition_variable signalled_;
@@ -163,8 +166,10 @@ ServeOutcome Server::drain() {
   log_.write(LogLevel::kInfo, "draining", {{"requests", open}});
   context_.is_draining = true;
   const Clock::time_point begin = Clock::now();
-  const bool is_clean =
-      wait_until(begin + options_.shutdown_timeout, [this] { return context_.num_open == 0; });
+  // Made, and taken by the clients: a slow reader has the same time as a slow model.
+  const bool is_clean = wait_until(begin + options_.shutdown_timeout, [this] {
+    return context_.num_open == 0 && listener_->num_answering() == 0;
+  });
   if (!is_clean) {
     host_->service().stop();  // each of them ends with an error
     wait_until(Clock::now() + kFlushTime, [this] { return context_.num_open == 0; });

@@ -13,7 +13,10 @@ auto token(ErrorCode& error) { return asio::redirect_error(asio::use_awaitable, 
 
 class PlainWire final : public Wire {
  public:
-  explicit PlainWire(Socket socket) : socket_(std::move(socket)) {}
+  explicit PlainWire(Socket socket) : socket_(std::move(socket)) {
+    ErrorCode ignored;
+    socket_.non_blocking(true, ignored);
+  }
 
   asio::awaitable<void> handshake(ErrorCode& /*error*/) override { co_return; }
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer into, ErrorCode& error) override {
@@ -21,6 +24,10 @@ class PlainWire final : public Wire {
   }
   asio::awaitable<std::size_t> write_some(asio::const_buffer from, ErrorCode& error) override {
     co_return co_await socket_.async_write_some(from, token(error));
+  }
+  std::size_t try_write(std::string_view bytes) override {
+    ErrorCode would_wait;
+    return socket_.write_some(asio::buffer(bytes.data(), bytes.size()), would_wait);
   }
   asio::awaitable<void> shutdown_send() override {
     ErrorCode ignored;
@@ -49,6 +56,7 @@ class TlsWire final : public Wire {
   asio::awaitable<std::size_t> write_some(asio::const_buffer from, ErrorCode& error) override {
     co_return co_await stream_.async_write_some(from, token(error));
   }
+  std::size_t try_write(std::string_view /*bytes*/) override { return 0; }
   asio::awaitable<void> shutdown_send() override {
     // Only what tells the client that the end is no cut: its answer is not waited for.
     SSL_shutdown(stream_.native_handle());

@@ -4,6 +4,7 @@
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "nibble/status.h"
 #include "server/asio.h"
@@ -23,6 +24,9 @@ class Wire {
   // One read and one write may be under way at a time.
   virtual asio::awaitable<std::size_t> read_some(asio::mutable_buffer into, ErrorCode& error) = 0;
   virtual asio::awaitable<std::size_t> write_some(asio::const_buffer from, ErrorCode& error) = 0;
+  // What the system takes at once, when no write is under way: 0 when it takes nothing, or only
+  // after more than copying. Failures are left to the next write.
+  virtual std::size_t try_write(std::string_view bytes) = 0;
   // The end of what is sent; the other direction stays open.
   virtual asio::awaitable<void> shutdown_send() = 0;
   // At once; what is under way ends with an error.

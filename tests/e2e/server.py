@@ -22,6 +22,7 @@ class Server:
             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env or environment())
         self.port = 0
         self.url = ""
+        self.tls = None
         self.news = threading.Condition()
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
@@ -65,7 +66,14 @@ class Server:
         self.process.stderr.close()
         return code
 
+    def use_tls(self, context):
+        """From now on every call goes through TLS."""
+        self.tls = context
+
     def connect(self):
+        if self.tls is not None:
+            return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=TIMEOUT_S,
+                                               context=self.tls)
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
 
     def raw(self):

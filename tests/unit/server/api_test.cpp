@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "unit/server/client_view.h"
 #include "unit/server/scripted_api.h"
 
 namespace nibble::server {
@@ -25,48 +26,6 @@ TestJson weather_tool() {
   return {{"type", "function"},
           {"function",
            {{"name", "weather"}, {"parameters", {{"type", "object"}, {"properties", {}}}}}}};
-}
-
-// The message that a client puts together from chunks, in the form of the whole reply.
-TestJson joined(const std::vector<TestJson>& events) {
-  TestJson message = {{"content", ""}, {"reasoning", ""}, {"calls", TestJson::array()}};
-  TestJson finish;
-  for (const TestJson& event : events) {
-    for (const TestJson& choice : event["choices"]) {
-      const TestJson& delta = choice["delta"];
-      message["content"] = message["content"].get<std::string>() + delta.value("content", "");
-      message["reasoning"] =
-          message["reasoning"].get<std::string>() + delta.value("reasoning_content", "");
-      for (const TestJson& call : delta.value("tool_calls", TestJson::array())) {
-        const std::size_t index = call["index"];
-        if (index == message["calls"].size()) {
-          message["calls"].push_back({{"name", call["function"]["name"]}, {"arguments", ""}});
-        }
-        TestJson& arguments = message["calls"].at(index)["arguments"];
-        arguments = arguments.get<std::string>() + call["function"].value("arguments", "");
-      }
-      if (!choice["finish_reason"].is_null()) {
-        EXPECT_TRUE(finish.is_null()) << "two ends";
-        finish = choice["finish_reason"];
-      }
-    }
-  }
-  message["finish"] = finish;
-  return message;
-}
-
-TestJson plain(const TestJson& reply) {
-  const TestJson& choice = reply["choices"][0];
-  const TestJson& message = choice["message"];
-  TestJson out = {{"content", message["content"].is_null() ? TestJson("") : message["content"]},
-                  {"reasoning", message.value("reasoning_content", "")},
-                  {"calls", TestJson::array()}};
-  for (const TestJson& call : message.value("tool_calls", TestJson::array())) {
-    out["calls"].push_back(
-        {{"name", call["function"]["name"]}, {"arguments", call["function"]["arguments"]}});
-  }
-  out["finish"] = choice["finish_reason"];
-  return out;
 }
 
 TEST(Chat, WholeReplyHasEveryField) {

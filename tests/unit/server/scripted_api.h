@@ -29,6 +29,76 @@ inline const text::Tokenizer& demo_tokenizer() {
   return kTokenizer;
 }
 
+// Gives the tokens of an answer to the sink of its request, some at a time.
+class ScriptedAnswer {
+ public:
+  ScriptedAnswer(const Request& request, RequestSink sink, std::vector<std::int32_t> ids)
+      : sink_(std::move(sink)),
+        ids_(std::move(ids)),
+        answer_(format(request), request, sink_.on_delta) {
+    top_logprobs_ = request.top_logprobs;
+    seed_ = request.sampling.seed.value_or(99);
+    is_cut_ = request.max_tokens >= 0 && static_cast<std::size_t>(request.max_tokens) < ids_.size();
+    ids_.resize(is_cut_ ? static_cast<std::size_t>(request.max_tokens) : ids_.size());
+    if (ids_.empty() && is_cut_) {  // as the engine says it
+      (void)answer_.push({.token = -1, .finish = engine::Finish::kLength});
+    }
+  }
+  ScriptedAnswer(const ScriptedAnswer&) = delete;
+  ScriptedAnswer& operator=(const ScriptedAnswer&) = delete;
+
+  float logprob = -0.5F;  // of every token
+
+  // False when nothing is left to be given.
+  bool step(std::size_t num_tokens) {
+    for (; num_tokens > 0 && next_ < ids_.size(); --num_tokens) {
+      const bool is_last = ++next_ == ids_.size();
+      engine::TokenEvent event{.token = ids_[next_ - 1]};
+      event.finish = !is_last  ? engine::Finish::kNone
+                     : is_cut_ ? engine::Finish::kLength
+                               : engine::Finish::kStop;
+      event.logprob.logprob = logprob;
+      if (top_logprobs_ > 0) {
+        event.logprob.top = {{event.token, logprob}, {0, -std::numeric_limits<float>::infinity()}};
+      }
+      if (sink_.on_token) {
+        sink_.on_token(static_cast<std::int32_t>(next_), 1.0);
+      }
+      next_ = answer_.push(event) ? next_ : ids_.size();
+    }
+    return next_ < ids_.size();
+  }
+  void end(const Status& failure = {}) {
+    if (!failure.ok()) {
+      sink_.on_end(failure);
+      return;
+    }
+    Response response = answer_.finish(false);
+    response.usage.prompt_tokens = 7;
+    response.usage.cached_tokens = 2;
+    response.seed = seed_;
+    sink_.on_end(std::move(response));
+  }
+
+ private:
+  static AnswerFormat format(const Request& request) {
+    AnswerFormat out{.tokenizer = &demo_tokenizer(), .hidden_ids = request.stop_token_ids};
+    if (std::holds_alternative<ChatPrompt>(request.prompt)) {
+      out.harmony = *text::HarmonyTokens::find(demo_tokenizer());
+    }
+    out.wants_tokens = request.top_logprobs >= 0;
+    return out;
+  }
+
+  RequestSink sink_;
+  std::vector<std::int32_t> ids_;
+  Answer answer_;
+  std::size_t next_ = 0;
+  std::int32_t top_logprobs_ = -1;
+  std::uint64_t seed_ = 0;
+  bool is_cut_ = false;
+};
+
 // Answers while `submit` runs, unless it is told to wait.
 class ScriptedHost final : public ModelHost {
  public:
@@ -37,11 +107,12 @@ class ScriptedHost final : public ModelHost {
     info_.vocab_size = demo_tokenizer().vocab_size();
   }
 
-  std::string script;     // what is generated, control tokens by their spellings
-  float logprob = -0.5F;  // of every token
-  Status refusal;         // of the next submissions, unless ok
-  Status failure;         // at the end of the answer, unless ok
-  bool waits = false;     // submitted requests get no token
+  std::string script;                    // what is generated, control tokens by their spellings
+  std::vector<std::int32_t> script_ids;  // instead of the script, unless empty
+  float logprob = -0.5F;                 // of every token
+  Status refusal;                        // of the next submissions, unless ok
+  Status failure;                        // at the end of the answer, unless ok
+  bool waits = false;                    // submitted requests get no token
   ServiceStats state;
   std::vector<Request> requests;
   std::vector<RequestId> cancelled;
@@ -55,7 +126,10 @@ class ScriptedHost final : public ModelHost {
     }
     requests.push_back(request);
     if (!waits) {
-      play(request, sink);
+      ScriptedAnswer answer(request, std::move(sink), tokens());
+      answer.logprob = logprob;
+      (void)answer.step(std::numeric_limits<std::size_t>::max());
+      answer.end(failure);
     } else {
       waiting.push_back(std::move(sink));
     }
@@ -78,47 +152,9 @@ class ScriptedHost final : public ModelHost {
   std::vector<RequestSink> waiting;
 
  private:
-  void play(const Request& request, RequestSink& sink) {
-    AnswerFormat format{.tokenizer = &demo_tokenizer(), .hidden_ids = request.stop_token_ids};
-    if (std::holds_alternative<ChatPrompt>(request.prompt)) {
-      format.harmony = *text::HarmonyTokens::find(demo_tokenizer());
-    }
-    format.wants_tokens = request.top_logprobs >= 0;
-    std::vector<std::int32_t> ids =
-        demo_tokenizer().encode(script, text::SpecialTokens::kRecognise);
-    const bool is_cut =
-        request.max_tokens >= 0 && static_cast<std::size_t>(request.max_tokens) < ids.size();
-    ids.resize(is_cut ? static_cast<std::size_t>(request.max_tokens) : ids.size());
-    Answer answer(format, request, sink.on_delta);
-    if (ids.empty() && is_cut) {  // as the engine says it
-      (void)answer.push({.token = -1, .finish = engine::Finish::kLength});
-    }
-    std::int32_t count = 0;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      const auto finish = i + 1 < ids.size() ? engine::Finish::kNone
-                          : is_cut           ? engine::Finish::kLength
-                                             : engine::Finish::kStop;
-      engine::TokenEvent event{.token = ids[i], .finish = finish};
-      event.logprob.logprob = logprob;
-      if (request.top_logprobs > 0) {
-        event.logprob.top = {{ids[i], logprob}, {0, -std::numeric_limits<float>::infinity()}};
-      }
-      if (sink.on_token) {
-        sink.on_token(++count, 1.0);
-      }
-      if (!answer.push(event)) {
-        break;
-      }
-    }
-    if (!failure.ok()) {
-      sink.on_end(failure);
-      return;
-    }
-    Response response = answer.finish(false);
-    response.usage.prompt_tokens = 7;
-    response.usage.cached_tokens = 2;
-    response.seed = request.sampling.seed.value_or(99);
-    sink.on_end(std::move(response));
+  std::vector<std::int32_t> tokens() const {
+    return script_ids.empty() ? demo_tokenizer().encode(script, text::SpecialTokens::kRecognise)
+                              : script_ids;
   }
 
   EngineInfo info_;
@@ -133,13 +169,17 @@ struct Reply {
   bool has_ended = false;
 
   TestJson json() const { return TestJson::parse(body); }  // throws on what is no JSON
-  // Data of the events; [DONE] must be the last one and is left out.
-  std::vector<TestJson> events() const {
-    std::vector<TestJson> out;
+  std::string sent() const {
     std::string all;
     for (const std::string& chunk : chunks) {
       all += chunk;
     }
+    return all;
+  }
+  // Data of the events; [DONE] must be the last one and is left out.
+  std::vector<TestJson> events() const {
+    std::vector<TestJson> out;
+    const std::string all = sent();
     bool is_done = false;
     for (std::size_t at = all.find("data: "); at != std::string::npos;
          at = all.find("data: ", at + 1)) {
