@@ -260,6 +260,61 @@ TEST_F(AttentionOnGpu, AgreesWithTheReferenceOnMixedBatches) {
   });
 }
 
+// Tiles hold 192 queries, so 24 tokens of groups of eight heads; steps 64 or 128 keys.
+TEST_F(AttentionOnGpu, PromptsAgreeWithTheReferenceAroundTilesAndSteps) {
+  const std::vector<Rows> prompts = {{0, 2},     {0, 23},  {0, 24},  {0, 25},   {104, 24},
+                                     {103, 26},  {63, 2},  {127, 3}, {128, 49}, {1, 191},
+                                     {200, 193}, {700, 1}, {640, 70}};
+  for_each_cuda(attention_instances(), [&](const Instance<AttentionArgs>& row) {
+    for (const std::int32_t window : {0, 1, 64, 128, 300}) {
+      expect_attended(row, {.num_heads = 16, .num_kv_heads = 2, .window = window}, prompts);
+    }
+    for (const std::int32_t window : {0, 128}) {
+      expect_attended(row, {.num_heads = 4, .num_kv_heads = 4, .window = window}, prompts);
+      expect_attended(row, {.num_heads = 16, .num_kv_heads = 1, .window = window}, prompts);
+      expect_attended(row, {.num_heads = 8, .page_size = 128, .window = window}, prompts);
+      expect_attended(row, {.num_heads = 4, .num_kv_heads = 2, .window = window}, {{0, 1100}});
+    }
+  });
+}
+
+TEST_F(AttentionOnGpu, TakesMorePromptsThanALaunchDoes) {
+  std::vector<Rows> prompts;
+  for (std::int32_t i = 0; i < 1100; ++i) {
+    prompts.push_back({i % 5, 1 + i % 3});
+  }
+  for_each_cuda(attention_instances(), [&](const Instance<AttentionArgs>& row) {
+    expect_attended(row, {.num_heads = 2}, prompts);
+  });
+}
+
+TEST_F(AttentionOnGpu, APromptDoesNotDependOnHowItIsCut) {
+  for_each_cuda(attention_instances(), [](const Instance<AttentionArgs>& row) {
+    for (const std::int32_t window : {0, 128}) {
+      Case input({.num_heads = 16, .num_kv_heads = 2, .window = window}, {{37, 400}});
+      AttentionArgs args = input.args();
+      ASSERT_TRUE(row.run(args, on_gpu()).ok());
+      const std::vector<float> whole = input.out().floats(DType::kBF16);
+      std::vector<AttentionSequence> chunks;
+      std::int32_t first = 0;
+      for (const std::int32_t count : {2, 24, 30, 144, 200}) {
+        AttentionSequence chunk = args.sequences[0];
+        chunk.first_row = first;
+        chunk.num_rows = count;
+        chunk.first_position += first;
+        chunks.push_back(chunk);
+        first += count;
+      }
+      const OnGpu chunks_gpu(chunks);
+      args.sequences = chunks;
+      args.device_sequences = chunks_gpu.data<AttentionSequence>();
+      input.out().poison();
+      ASSERT_TRUE(row.run(args, on_gpu()).ok());
+      EXPECT_TRUE(same_bits(input.out().floats(DType::kBF16), whole)) << window;
+    }
+  });
+}
+
 TEST_F(AttentionOnGpu, ARowOfItsOwnDoesNotDependOnTheBatchOrTheWaves) {
   for_each_cuda(attention_instances(), [](const Instance<AttentionArgs>& row) {
     Case together({.num_kv_heads = 2}, {{900, 1}, {1500, 1}, {70, 1}});

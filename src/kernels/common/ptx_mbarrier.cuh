@@ -31,6 +31,21 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
       : "memory");
 }
 
+// Whether that phase has completed.
+__device__ __forceinline__ bool mbarrier_test(std::uint64_t* barrier, std::uint32_t parity) {
+  std::uint32_t is_done = 0;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared.b64 done, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(is_done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return is_done != 0;
+}
+
 // Makes initialised barriers visible before the block's first barrier.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -39,6 +54,11 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 // Orders ordinary writes to shared memory before reads by the tensor cores and the copy engine.
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Waits for `threads` threads, whole warps, at barrier `id` of the block; 0 is __syncthreads().
+__device__ __forceinline__ void bar_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 }  // namespace nibble::kernels::device

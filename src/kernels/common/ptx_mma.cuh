@@ -37,4 +37,11 @@ __device__ __forceinline__ std::uint32_t cvt_bf16x2(float low, float high) {
   return out;
 }
 
+// 2^x, to two units in the last place; results below 2^-126 are zero.
+__device__ __forceinline__ float ex2_approx(float x) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+
 }  // namespace nibble::kernels::device

@@ -1,65 +1,63 @@
-// Sequences of several rows: each warp takes 16 queries through all the keys they see.
+// Sequences of several rows, on Hopper's tensor cores.
+//
+// Persistent blocks walk tiles of queries (attention_prefill_tiles.cuh). Four warps load: a tile's
+// queries, and its keys and values in steps of kKeys, with cp.async into a ring of swizzled shared
+// memory; keys that no query sees become zeros without being read. Three warpgroups multiply, 64
+// queries each against the same keys:
+//
+//   scores   queries (64 x 64) . keys^T (64 x kKeys): both from shared memory
+//   values   weights (64 x kKeys) . values (kKeys x 64): the sums of the scores are already
+//            fragments of the weights; values lie in rows of channels, as they are cached
+//
+// While the tensor cores multiply the values of one step, a warpgroup weighs the scores of the
+// next; while one warpgroup weighs, the others multiply.
+//
+// Scores are kept in units of log 2. Weights are rounded to bf16 for the product; their sum is of
+// the unrounded ones. Steps begin at multiples of kKeys, so a row's bits depend on its position
+// alone.
 #pragma once
 
-#include "kernels/attention/device/attention_tile.cuh"
+#include "kernels/attention/device/attention_prefill_load.cuh"
+#include "kernels/attention/device/attention_prefill_multiply.cuh"
 #include "kernels/common/ptx_grid.cuh"
 
 namespace nibble::kernels::device {
 
-inline constexpr int kPrefillWarps = 4;
-
-__device__ __forceinline__ void store_query(const AttentionParams& params, const TileState& state,
-                                            int half, std::int64_t at, float factor) {
-  const int t = static_cast<int>(threadIdx.x % 4);
-  __nv_bfloat16* to = static_cast<__nv_bfloat16*>(params.out) + at + 16 * t;
-#pragma unroll
-  for (int part = 0; part < 2; ++part) {  // channels 16t + 8 part .. + 7
-    std::uint32_t words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      words[i] = cvt_bf16x2(state.sums[2 * i][2 * half + part] * factor,
-                            state.sums[2 * i + 1][2 * half + part] * factor);
+template <typename Config>
+__device__ __forceinline__ void prepare(const AttentionParams& params, int num_sequences,
+                                        int tokens_per_tile, PrefillShared<Config>& shared) {
+  if (threadIdx.x < 32) {
+    count_tiles(params, num_sequences, tokens_per_tile, shared.counts);
+  } else if (threadIdx.x == 32) {
+    for (int i = 0; i < Config::kStages; ++i) {
+      mbarrier_init(&shared.full[i], Config::kLoadWarps * 32);
+      mbarrier_init(&shared.empty[i], Config::kMultiplyWarps);
     }
-    *reinterpret_cast<uint4*>(to + 8 * part) = make_uint4(words[0], words[1], words[2], words[3]);
+    for (std::uint64_t& barrier : shared.q_empty) {
+      mbarrier_init(&barrier, Config::kMultiplyThreads);
+    }
+    fence_mbarrier_init();
   }
+  __syncthreads();
 }
 
-__global__ void __launch_bounds__(32 * kPrefillWarps)
-    attention_prefill(const AttentionParams params) {
+// Sequences [0, num_sequences) of params, at most kMostPrefillSequences.
+template <typename Config>
+__global__ void __launch_bounds__(Config::kThreads, 1)
+    attention_prefill(const __grid_constant__ AttentionParams params, int num_sequences) {
+  extern __shared__ __align__(1024) unsigned char raw[];
+  auto& shared = *reinterpret_cast<PrefillShared<Config>*>(raw);
   griddepcontrol_wait();
-  const SequenceRange sequence = params.sequences[blockIdx.z];
-  const int group = params.num_heads / params.num_kv_heads;
-  const int tokens = kTileQueries / group;
-  // The longest rows first: what comes last should be short.
-  const int block = static_cast<int>(gridDim.x - 1 - blockIdx.x);
-  const int token = (block * kPrefillWarps + static_cast<int>(threadIdx.x / 32)) * tokens;
-  if (sequence.num_rows <= 1 || token >= sequence.num_rows) {
-    return;
-  }
-  const int kv_head = static_cast<int>(blockIdx.y);
-  const TileQueries queries = load_queries(params, sequence, kv_head, token);
-  const int first_position = sequence.first_position + token;
-  const int last_position = sequence.first_position + min(token + tokens, sequence.num_rows) - 1;
-  const bool is_full_tile = token + tokens <= sequence.num_rows;
-  const int begin = first_key(params, first_position);
-  const int end = last_position + 1;
-  TileState state;
-  for (int key = begin / kSegmentKeys * kSegmentKeys; key < end; key += kSegmentKeys) {
-    const bool is_whole = is_full_tile && key + kSegmentKeys - 1 <= first_position &&
-                          key >= first_key(params, last_position);
-    attend_segment(params, sequence, kv_head, queries, key, begin, end, is_whole, state);
-  }
-  finish_totals(state);
-  const int lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int query = lane / 4 + 8 * half;
-    if (queries.position[half] >= 0) {
-      const int head = kv_head * group + query % group;
-      const std::int64_t row = sequence.first_row + token + query / group;
-      const float factor = final_factor(params.sinks, head, state.largest[half], state.total[half]);
-      store_query(params, state, half, (row * params.num_heads + head) * kTileHeadDim, factor);
-    }
+  griddepcontrol_launch_dependents();
+  const int tokens_per_tile = Config::kTileQueries * params.num_kv_heads / params.num_heads;
+  prepare<Config>(params, num_sequences, tokens_per_tile, shared);
+  const PrefillTiles<Config> tiles{params, shared.counts, num_sequences, tokens_per_tile};
+  if (threadIdx.x < Config::kMultiplyThreads) {
+    setmaxnreg_inc<Config::kMultiplyRegisters>();
+    PrefillMultiplier<Config>{params, shared}.run(tiles);
+  } else {
+    setmaxnreg_dec<Config::kLoadRegisters>();
+    PrefillLoader<Config>(params, shared).run(tiles);
   }
 }
 

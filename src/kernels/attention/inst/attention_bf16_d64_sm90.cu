@@ -12,15 +12,43 @@ static_assert(kGpuPartialBytes == sizeof(float) * device::kPartialFloats);
 
 std::int32_t group_of(const AttentionArgs& args) { return args.num_heads / args.num_kv_heads; }
 
+// Full layers take long steps; a window of 128 is hardly more than two short ones.
+using PrefillFull = device::PrefillConfig<128, 5, 1, false>;
+using PrefillWindow = device::PrefillConfig<64, 8, 3, true>;
+
+// Tiles of the prompts among `sequences`.
+std::int64_t prefill_tiles(const AttentionArgs& args, std::span<const AttentionSequence> sequences,
+                           std::int64_t tokens) {
+  std::int64_t tiles = 0;
+  for (const AttentionSequence& sequence : sequences) {
+    tiles += sequence.num_rows > 1 ? ceil_div(sequence.num_rows, tokens) * args.num_kv_heads : 0;
+  }
+  return tiles;
+}
+
+// Sequences of several rows, kMostPrefillSequences of all at a time.
+template <typename Config>
 Status launch_prefill(const AttentionArgs& args, const AttentionCudaPlan& plan, const Exec& exec) {
-  const std::int64_t tokens = device::kPrefillWarps * device::kTileQueries / group_of(args);
-  const LaunchShape shape{
-      .grid = dim3(ceil_div(plan.prefill_rows, tokens), static_cast<unsigned>(args.num_kv_heads),
-                   static_cast<unsigned>(args.sequences.size())),
-      .block = dim3(32 * device::kPrefillWarps),
-      .is_dependent = true};
-  return launch("attention_prefill", device::attention_prefill, shape, exec,
-                attention_params(args, plan));
+  constexpr std::size_t kShared = sizeof(device::PrefillShared<Config>);
+  static const Status kAllowed =
+      allow_shared_bytes("attention_prefill", device::attention_prefill<Config>, kShared);
+  NIBBLE_RETURN_IF_ERROR(Status(kAllowed));
+  const std::size_t count = args.sequences.size();
+  for (std::size_t first = 0; first < count; first += device::kMostPrefillSequences) {
+    device::AttentionParams params = attention_params(args, plan);
+    params.sequences += first;
+    const auto wave = args.sequences.subspan(
+        first, std::min<std::size_t>(count - first, device::kMostPrefillSequences));
+    const std::int64_t tiles = prefill_tiles(args, wave, Config::kTileQueries / group_of(args));
+    const LaunchShape shape{
+        .grid = dim3(static_cast<unsigned>(std::min<std::int64_t>(tiles, exec.device->num_sms))),
+        .block = dim3(Config::kThreads),
+        .shared_bytes = kShared,
+        .is_dependent = true};
+    NIBBLE_RETURN_IF_ERROR(launch("attention_prefill", device::attention_prefill<Config>, shape,
+                                  exec, params, static_cast<int>(wave.size())));
+  }
+  return {};
 }
 
 using Kernel = void (*)(device::AttentionParams);
@@ -58,7 +86,8 @@ Status launch_decode(const AttentionArgs& args, const AttentionCudaPlan& plan, c
 Status run(const AttentionArgs& args, const Exec& exec) {
   const AttentionCudaPlan plan = plan_attention_cuda(args);
   if (plan.prefill_rows > 0) {
-    NIBBLE_RETURN_IF_ERROR(launch_prefill(args, plan, exec));
+    NIBBLE_RETURN_IF_ERROR(args.window == 0 ? launch_prefill<PrefillFull>(args, plan, exec)
+                                            : launch_prefill<PrefillWindow>(args, plan, exec));
   }
   return plan.decode_sequences > 0 ? launch_decode(args, plan, exec) : Status();
 }
@@ -68,7 +97,7 @@ bool fits(const AttentionArgs& args) {
   return args.q_dtype == DType::kBF16 && args.kv_dtype == DType::kBF16 &&
          args.head_dim == device::kTileHeadDim && group <= device::kTileQueries &&
          (group & (group - 1)) == 0 && args.page_size % device::kSegmentKeys == 0 &&
-         args.sequences.size() <= 65535;
+         args.scale > 0.0F && args.sequences.size() <= 65535;
 }
 
 }  // namespace
