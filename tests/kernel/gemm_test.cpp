@@ -134,6 +134,7 @@ std::vector<GemmShape> edge_shapes() {
   }
   shapes.push_back({3, 2880, {64, 16, 16}});
   shapes.push_back({65, 4096, {130}});
+  shapes.push_back({257, 2880, {64, 256}});
   return shapes;
 }
 
@@ -162,6 +163,34 @@ TEST_F(GemmOnGpu, AgreesWithTheReference) {
   for_each_cuda(gemm_instances(), [](const Instance<GemmArgs>& row) {
     for (const GemmShape& shape : edge_shapes()) {
       expect_product(row, shape);
+    }
+  });
+}
+
+// Sizes at which the plan takes each width of tiles, whole ones and cut ones; the bits are those of
+// fewer rows, which take another width.
+TEST_F(GemmOnGpu, EveryWidthOfTilesAgreesWithTheReference) {
+  for_each_cuda(gemm_instances(), [](const Instance<GemmArgs>& row) {
+    for (const auto& [rows, n] : {std::pair{130, 300}, {1300, 2000}, {1300, 2600}}) {
+      GemmCase input({rows, 72, {n - 31, 31}}, DType::kBF16, DType::kBF16);
+      for (const bool accumulate : {true, false}) {
+        std::vector<GemmPart> parts;
+        GemmArgs args = input.args(parts, accumulate);
+        if (!row.accepts(args)) {
+          continue;
+        }
+        input.reset();
+        ASSERT_TRUE(row.run(args, on_gpu()).ok());
+        const std::vector<float> whole = input.out().values<float>();
+        testing_support::expect_close(whole, input.want(accumulate), input.bounds(accumulate),
+                                      fmt::format("{} rows, n {}", rows, n));
+        input.reset();
+        args.rows = 70;
+        ASSERT_TRUE(row.run(args, on_gpu()).ok());
+        const auto count = static_cast<std::size_t>(70 * args.out_stride);
+        const std::vector<float> few = input.out().values<float>();
+        EXPECT_TRUE(same_bits(std::span(few).first(count), std::span(whole).first(count)));
+      }
     }
   });
 }

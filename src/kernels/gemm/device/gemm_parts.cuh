@@ -31,6 +31,7 @@ struct GemmTile {
   int n;
   int column;
   int row;
+  int part;
 };
 
 template <int kTileN, typename W>
@@ -40,8 +41,27 @@ __device__ __forceinline__ GemmTile<W> gemm_tile(const GemmParams<W>& params, in
   for (int i = 1; i < kMaxGemmParts; ++i) {
     part = i < params.num_parts && tile >= params.first_tile[i] ? i : part;
   }
-  return {params.weight[part], params.bias[part], params.n[part], params.column[part],
-          (tile - params.first_tile[part]) * kTileN};
+  return {params.weight[part],
+          params.bias[part],
+          params.n[part],
+          params.column[part],
+          (tile - params.first_tile[part]) * kTileN,
+          part};
+}
+
+struct TilePlace {
+  int row_tile;
+  int n_tile;
+};
+
+// Walks the weight tiles for a group of kGroup row tiles, then the next group.
+template <int kGroup>
+__device__ __forceinline__ TilePlace tile_place(int index, int row_tiles, int n_tiles) {
+  const int per_group = kGroup * n_tiles;
+  const int first = index / per_group * kGroup;
+  const int height = min(kGroup, row_tiles - first);
+  const int in_group = index % per_group;
+  return {first + in_group % height, in_group / height};
 }
 
 }  // namespace nibble::kernels::device
