@@ -5,6 +5,11 @@
 namespace nibble::kernels {
 namespace {
 
+// With many rows a thread takes five pairs, so that it seldom takes a sine; with few the device
+// would not be full.
+constexpr std::int32_t kManyRows = 128;
+constexpr int kManyPairs = 5;
+
 template <typename Q, typename Kv>
 Status launch_rope(const RopeStoreArgs& args, const Exec& exec) {
   const device::RopeParams<Q, Kv> params{.qkv = args.qkv,
@@ -19,13 +24,17 @@ Status launch_rope(const RopeStoreArgs& args, const Exec& exec) {
                                          .head_dim = args.head_dim,
                                          .page_size = args.page_size,
                                          .concentration = args.concentration};
+  const bool is_many = args.rows >= kManyRows && device::kRopeThreads % (args.head_dim / 2) == 0;
+  const std::int64_t block_pairs = device::kRopeThreads * (is_many ? kManyPairs : 1);
   const std::int64_t pairs =
       (args.num_heads + 2 * std::int64_t{args.num_kv_heads}) * args.head_dim / 2;
   const LaunchShape shape{
-      .grid = dim3(ceil_div(pairs, device::kRopeThreads), static_cast<unsigned>(args.rows)),
+      .grid = dim3(static_cast<unsigned>(args.rows), ceil_div(pairs, block_pairs)),
       .block = dim3(device::kRopeThreads),
       .is_dependent = true};
-  return launch("rope_store", device::rope_store<Q, Kv>, shape, exec, params);
+  return launch("rope_store",
+                is_many ? device::rope_store<Q, Kv, kManyPairs> : device::rope_store<Q, Kv, 1>,
+                shape, exec, params);
 }
 
 template <typename Q>
@@ -39,8 +48,6 @@ Status run(const RopeStoreArgs& args, const Exec& exec) {
                                       : launch_for_q<float>(args, exec);
 }
 
-bool fits_grid(const RopeStoreArgs& args) { return args.rows <= 65535; }
-
 }  // namespace
 
 extern constinit const Instance<RopeStoreArgs> rope_store_f32_sm90{
@@ -48,7 +55,7 @@ extern constinit const Instance<RopeStoreArgs> rope_store_f32_sm90{
              .backend = Backend::kCuda,
              .min_sm = 90,
              .verified = true},
-    .accepts = &fits_grid,
+    .accepts = &accepts_all<RopeStoreArgs>,
     .run = &run,
 };
 
