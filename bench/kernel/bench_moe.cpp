@@ -23,6 +23,15 @@ constexpr Shape kShapes[] = {
     {"demo_prefill_512", 512, 320, 192, 16},
 };
 
+struct Inputs {
+  const char* name;
+  DType dtype;
+  kernels::ExpertInputs kept;
+};
+constexpr Inputs kInputs[] = {{"bf16", DType::kBF16, kernels::ExpertInputs::kGiven},
+                              {"int8", DType::kBF16, kernels::ExpertInputs::kInt8},
+                              {"f32", DType::kF32, kernels::ExpertInputs::kGiven}};
+
 // Random codes with scales about the inverse root of the depth.
 struct Matrix {
   Matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed)
@@ -70,7 +79,8 @@ void bench_moe(const Options& options, ThreadPool& pool) {
     const auto ids = random_ids(shape, kRounds);
     const std::vector<float> weights(static_cast<std::size_t>(shape.tokens * kTopK), 0.25F);
     std::vector<float> out(static_cast<std::size_t>(shape.tokens * shape.hidden));
-    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    for (const Inputs& inputs : kInputs) {
+      const DType dtype = inputs.dtype;
       const auto x = random_values(std::int64_t{shape.tokens} * shape.hidden, dtype, 3);
       kernels::MoeArgs args{.x = x.data(),
                             .ids = ids.data(),
@@ -83,13 +93,14 @@ void bench_moe(const Options& options, ThreadPool& pool) {
                             .intermediate = shape.intermediate,
                             .num_experts = shape.experts,
                             .top_k = kTopK,
-                            .x_dtype = dtype};
+                            .x_dtype = dtype,
+                            .inputs = inputs.kept};
       Buffer<std::byte> workspace(
           static_cast<std::size_t>(kernels::moe_workspace_bytes(args, shape.tokens)));
       args.workspace = workspace.span();
       bench_rows<kernels::MoeArgs>(
-          kernels::moe_instances(), fmt::format("{}_x{}", shape.name, dtype_name(dtype)), options,
-          pool, args, {kernels::moe_bytes(args), kernels::moe_flops(args)},
+          kernels::moe_instances(), fmt::format("{}_x{}", shape.name, inputs.name), options, pool,
+          args, {kernels::moe_bytes(args), kernels::moe_flops(args)},
           [&](kernels::MoeArgs& changed, int call) {
             changed.ids = ids.data() + std::int64_t{call % kRounds} * shape.tokens * kTopK;
           });

@@ -16,6 +16,8 @@ namespace nibble {
 enum class Activation : std::uint8_t {
   kBf16,  ///< inputs of every product rounded to bfloat16; sums in float32
   kF32,   ///< no rounding; what reference implementations compute
+  kInt8,  ///< as kBf16, inputs of the experts' products 8-bit whole numbers with a scale for each
+          ///< 32; kUnsupported on a GPU and for experts that are not MXFP4
 };
 
 /// Where a model is computed.
@@ -51,7 +53,8 @@ struct EngineOptions {
 struct EngineInfo {
   std::string model;  ///< folder
   std::string architecture;
-  std::string device;  ///< where it is computed and why: "cpu: this build has no CUDA kernels"
+  std::string device;      ///< where it is computed and why: "cpu: this build has no CUDA kernels"
+  std::string activation;  ///< "bf16", "f32" or "int8", as asked for
   std::int32_t vocab_size = 0;
   std::int32_t max_model_len = 0;
   std::int32_t num_threads = 0;

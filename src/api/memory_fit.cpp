@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/activation.h"
 #include "base/error.h"
 
 namespace nibble {
@@ -103,10 +104,11 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
                                std::int64_t file_bytes, std::int64_t available_bytes,
                                MemoryOf memory) {
   NIBBLE_RETURN_IF_ERROR(check(options, config));
-  const DType activation = options.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
+  const DType activation = stored_dtype(options.activation);
   EnginePlan plan;
   plan.model = {.activation = activation,
                 .kv_dtype = activation,
+                .int8_experts = options.activation == Activation::kInt8,
                 .kernels = options.use_reference_kernels ? model::KernelChoice::kReference
                                                          : model::KernelChoice::kCpu,
                 .num_threads = options.num_threads,

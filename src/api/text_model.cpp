@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "api/activation.h"
 #include "api/chat_prompt.h"
 #include "api/device_choice.h"
 #include "api/memory_fit.h"
@@ -66,6 +67,7 @@ Result<TextModel> TextModel::load(const EngineOptions& options) {
   out.info = {.model = options.model,
               .architecture = config.architecture,
               .device = device.reason,
+              .activation = activation_name(options.activation),
               .vocab_size = config.vocab,
               .max_model_len = plan.model.max_position,
               .num_threads = model->num_threads(),

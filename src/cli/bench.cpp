@@ -195,7 +195,7 @@ Outcome bench(Host& host, const BenchFlags& flags) {
   }
   options.model = *folder;
   options.load_format = load_format(flags.load_format);
-  options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  options.activation = activation_of(flags.activation);
   options.device = device_choice(flags.device);
   options.has_warmup = !flags.skips_warmup;
   std::optional<std::vector<commands::BenchBaseline>> baselines;
@@ -245,8 +245,7 @@ void add_test_flags(CLI::App& verb, BenchFlags& flags) {
               flags.options.repetitions);
   add_device(verb, flags.device);
   add_load_format(verb, flags.load_format);
-  add_choice(verb, {"--activation", "TYPE", "bf16 (default) or f32"}, {"bf16", "f32"},
-             flags.activation);
+  add_activation(verb, flags.activation);
   add_switch(verb, "--no-warmup", flags.skips_warmup, "time the first run too");
   add_switch(verb, "--full", flags.options.is_full,
              "through the engine, with tokenising and sampling; at depth 0");

@@ -49,8 +49,8 @@ Json row_json(const BenchLine& line) {
                {"n_batch", row.test.n_batch},
                {"n_ubatch", row.test.n_ubatch},
                {"n_threads", row.test.n_threads},
-               {"type_k", row.activation},
-               {"type_v", row.activation},
+               {"type_k", row.activation == "f32" ? "f32" : "bf16"},
+               {"type_v", row.activation == "f32" ? "f32" : "bf16"},
                {"n_prompt", row.test.n_prompt},
                {"n_gen", row.test.n_gen},
                {"n_depth", row.test.n_depth},
@@ -162,7 +162,8 @@ BenchPrinter::BenchPrinter(std::string format, const commands::BenchOptions& opt
       has_baseline_(has_baseline),
       shows_batch_(differs(options.n_batch, 2048)),
       shows_ubatch_(differs(options.n_ubatch, 512)),
-      shows_streams_(differs(options.streams, 1)) {
+      shows_streams_(differs(options.streams, 1)),
+      shows_activation_(options.activation != Activation::kBf16) {
   columns_ = {
       {"model", 24, false}, {"size", 9}, {"params", 8}, {"backend", 7, false}, {"threads", 7}};
   if (shows_batch_) {
@@ -173,6 +174,9 @@ BenchPrinter::BenchPrinter(std::string format, const commands::BenchOptions& opt
   }
   if (shows_streams_) {
     columns_.push_back({"streams", 7});
+  }
+  if (shows_activation_) {
+    columns_.push_back({"act", 4, false});
   }
   columns_.insert(
       columns_.end(),
@@ -227,6 +231,9 @@ std::string BenchPrinter::table_row(const BenchLine& line) const {
   }
   if (shows_streams_) {
     cells.push_back(std::to_string(row.test.streams));
+  }
+  if (shows_activation_) {
+    cells.push_back(row.activation);
   }
   cells.insert(cells.end(), {commands::test_name(row.test),
                              fmt::format("{:.2f} ± {:.2f}", row.avg_ts(), row.stddev_ts()),

@@ -41,6 +41,7 @@ class BenchPrinter {
   bool shows_batch_;
   bool shows_ubatch_;
   bool shows_streams_;
+  bool shows_activation_;
   std::vector<Column> columns_;
   int num_rows_ = 0;
 };

@@ -42,7 +42,8 @@ Json rate_json(const commands::Rate& rate) {
 Json rates_json(const DoctorRates& rates) {
   return {{"num_threads", rates.num_threads}, {"read_bytes_per_s", rate_json(rates.read)},
           {"f32_isa", rates.f32_isa},         {"f32_flops", rate_json(rates.f32)},
-          {"bf16_isa", rates.bf16_isa},       {"bf16_flops", rate_json(rates.bf16)}};
+          {"bf16_isa", rates.bf16_isa},       {"bf16_flops", rate_json(rates.bf16)},
+          {"int8_isa", rates.int8_isa},       {"int8_ops", rate_json(rates.int8)}};
 }
 
 Json model_json(const DoctorModel& model) {
@@ -134,6 +135,9 @@ std::string rate_table(const DoctorRates& rates) {
   }
   if (!rates.bf16_isa.empty()) {
     add("bf16 dot products, " + rates.bf16_isa, rates.bf16, "GFLOP/s");
+  }
+  if (!rates.int8_isa.empty()) {
+    add("int8 dot products, " + rates.int8_isa, rates.int8, "GOP/s");
   }
   return table.text();
 }

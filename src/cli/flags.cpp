@@ -131,6 +131,23 @@ LoadFormat load_format(const std::string& format) {
   return format == "dummy" ? LoadFormat::kDummy : LoadFormat::kFiles;
 }
 
+CLI::Option* add_activation(CLI::App& app, std::string& activation) {
+  return add_choice(
+      app,
+      {"--activation,--act", "bf16|f32|int8",
+       "rounding of the inputs of products: bf16 is as served (default),\nf32 as the "
+       "reference computes, int8 as bf16 but for MXFP4 experts\non a processor, whose "
+       "inputs become 8-bit numbers in blocks of 32"},
+      {"bf16", "f32", "int8"}, activation);
+}
+
+Activation activation_of(const std::string& activation) {
+  if (activation == "f32") {
+    return Activation::kF32;
+  }
+  return activation == "int8" ? Activation::kInt8 : Activation::kBf16;
+}
+
 void add_model_name(CLI::App& app, std::string& model) {
   add_text(app,
            {"-m,--model,MODEL", "MODEL",
@@ -155,12 +172,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_integer(app, {"-t,--threads", "N", "processor threads (default: all)"}, {0, 4096},
               engine.num_threads)
       ->group(kModelGroup);
-  add_choice(app,
-             {"--activation", "bf16|f32",
-              "rounding of the inputs of products: bf16 is as served (default),\nf32 as the "
-              "reference computes"},
-             {"bf16", "f32"}, flags.activation)
-      ->group(kModelGroup);
+  add_activation(app, flags.activation)->group(kModelGroup);
   add_device(app, flags.device)->group(kModelGroup);
   add_load_format(app, flags.load_format)->group(kModelGroup);
   add_switch(app, "--no-enable-prefix-caching", flags.forgets_prefixes,
@@ -245,7 +257,7 @@ EngineOptions engine_options(const ModelFlags& flags, const std::string& model) 
   EngineOptions options = flags.engine;
   options.model = model;
   options.load_format = load_format(flags.load_format);
-  options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  options.activation = activation_of(flags.activation);
   options.device = device_choice(flags.device);
   options.enable_prefix_caching = !flags.forgets_prefixes;
   return options;

@@ -48,6 +48,10 @@ DeviceChoice device_choice(const std::string& device);
 CLI::Option* add_load_format(CLI::App& app, std::string& format);
 LoadFormat load_format(const std::string& format);
 
+// --activation, also --act: bf16 (as it begins), f32 or int8; and what it asks for.
+CLI::Option* add_activation(CLI::App& app, std::string& activation);
+Activation activation_of(const std::string& activation);
+
 // MODEL, also -m and --model.
 void add_model_name(CLI::App& app, std::string& model);
 

@@ -78,7 +78,7 @@ Outcome verify(Host& host, const VerifyFlags& flags) {
   commands::VerifyOptions options = flags.options;
   options.model = *folder;
   options.load_format = load_format(flags.load_format);
-  options.activation = flags.activation == "f32" ? Activation::kF32 : Activation::kBf16;
+  options.activation = activation_of(flags.activation);
   options.device = device_choice(flags.device);
   options.ids = flags.ids.value_or(std::vector<std::int32_t>());
   options.seed = static_cast<std::uint64_t>(flags.seed);
@@ -118,8 +118,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   add_ids(verb, flags->ids, "run these token ids instead");
   add_count(verb, {"--seed", "N", "seed of the random tokens (default: 0)"},
             {0, std::numeric_limits<std::int64_t>::max()}, flags->seed);
-  add_choice(verb, {"--activation", "TYPE", "bf16 (default) or f32"}, {"bf16", "f32"},
-             flags->activation);
+  add_activation(verb, flags->activation);
   add_device(verb, flags->device);
   add_load_format(verb, flags->load_format);
   add_integer(verb, {"-t,--threads", "N", "worker threads (default: all processors)"}, {0, 4096},

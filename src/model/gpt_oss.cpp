@@ -549,6 +549,7 @@ Status GptOss::moe_block(std::size_t index) {
                        .alpha = config_.swiglu_alpha,
                        .limit = config_.swiglu_limit,
                        .x_dtype = options_.activation,
+                       .inputs = expert_inputs(options_),
                        .workspace = work_.scratch},
                       exec_);
 }

@@ -26,6 +26,18 @@ Status check_options(const ModelConfig& config, const ModelOptions& options) {
     return error(Code::kInvalidArgument, "context of {} tokens wanted, the model has {}",
                  options.max_position, config.max_position);
   }
+  if (options.int8_experts && options.kernels == KernelChoice::kCuda) {
+    return error(Code::kUnsupported,
+                 "int8 inputs of experts want a processor, found a GPU; --device cpu asks for one");
+  }
+  return {};
+}
+
+Status check_experts(const ModelOptions& options, ExpertFormat format) {
+  if (options.int8_experts && format != ExpertFormat::kMxfp4) {
+    return error(Code::kUnsupported, "int8 inputs of experts want weights of mxfp4, found {}",
+                 expert_format_name(format));
+  }
   return {};
 }
 
@@ -36,6 +48,7 @@ Result<std::unique_ptr<Model>> load_model(const std::string& folder, const Model
   const ModelOptions used = resolved(config, options);
   NIBBLE_RETURN_IF_ERROR(check_options(config, used));
   NIBBLE_ASSIGN_OR_RETURN(ModelWeights weights, load_weights(folder, config));
+  NIBBLE_RETURN_IF_ERROR(check_experts(used, weights.expert_format));
   return make_gpt_oss(std::move(config), used, std::move(weights));
 }
 

@@ -23,6 +23,9 @@ enum class KernelChoice : std::uint8_t { kReference, kCpu, kCuda };
 struct ModelOptions {
   DType activation = DType::kBF16;  // input of every product: kF32 or kBF16
   DType kv_dtype = DType::kBF16;    // kF32 or kBF16; kF32 activations want kF32
+  // Inputs of the experts' products as int8 with a scale for 32 (kernels/moe/moe.h): experts of
+  // MXFP4 on a processor, kUnsupported elsewhere. The other products keep `activation`.
+  bool int8_experts = false;
   KernelChoice kernels = KernelChoice::kCpu;
   int device_index = 0;                 // kCuda: which GPU
   int num_threads = 0;                  // 0: all available

@@ -34,7 +34,8 @@ std::int64_t scratch_bytes(const ModelConfig& config, const ModelOptions& option
                              .intermediate = config.intermediate,
                              .num_experts = config.num_experts,
                              .top_k = config.top_k,
-                             .x_dtype = options.activation};
+                             .x_dtype = options.activation,
+                             .inputs = expert_inputs(options)};
   const kernels::MoeTilesArgs tiles{.num_tokens = options.max_batch_tokens,
                                     .hidden = config.hidden,
                                     .intermediate = config.intermediate,
@@ -47,6 +48,10 @@ std::int64_t scratch_bytes(const ModelConfig& config, const ModelOptions& option
 }
 
 }  // namespace
+
+kernels::ExpertInputs expert_inputs(const ModelOptions& options) {
+  return options.int8_experts ? kernels::ExpertInputs::kInt8 : kernels::ExpertInputs::kGiven;
+}
 
 std::int64_t page_bytes(const ModelConfig& config, const ModelOptions& options, CacheGroup group) {
   std::int64_t layers = 0;

@@ -6,12 +6,16 @@
 #include <span>
 #include <vector>
 
+#include "kernels/moe/moe.h"
 #include "model/config.h"
 #include "model/model.h"
 #include "tensor/arena.h"
 #include "tensor/exec.h"
 
 namespace nibble::model {
+
+// As the expert kernels take them.
+kernels::ExpertInputs expert_inputs(const ModelOptions& options);
 
 // Keys and values of one layer: [num_pages, num_kv_heads, page_size, head_dim] each.
 struct LayerCache {

@@ -75,8 +75,9 @@ void Histogram::write(std::string_view name, std::string_view help, std::string_
                      sum_.load(), name, labels, count);
 }
 
-Metrics::Metrics(const std::string& model_name, std::int32_t max_model_len)
+Metrics::Metrics(const std::string& model_name, const EngineInfo& engine)
     : labels_(fmt::format("model_name=\"{}\"", escaped(model_name))),
+      activation_(engine.activation),
       first_token_(kFirstTokenEdges),
       between_tokens_(kBetweenTokensEdges),
       whole_(kRequestEdges),
@@ -84,8 +85,8 @@ Metrics::Metrics(const std::string& model_name, std::int32_t max_model_len)
       prefill_(kRequestEdges),
       decode_(kRequestEdges),
       inference_(kRequestEdges),
-      prompt_tokens_(token_edges(max_model_len)),
-      generation_tokens_(token_edges(max_model_len)) {}
+      prompt_tokens_(token_edges(engine.max_model_len)),
+      generation_tokens_(token_edges(engine.max_model_len)) {}
 
 void Metrics::on_token(std::int32_t num_generated, double gap_ms) {
   (num_generated == 1 ? first_token_ : between_tokens_).observe(gap_ms / 1e3);
@@ -125,6 +126,8 @@ std::string Metrics::text(const ServiceStats& stats) const {
   const auto share = [](const ServiceStats::Pages& pages) {
     return pages.total == 0 ? 0.0 : static_cast<double>(pages.used) / pages.total;
   };
+  write_head("engine_info", "How the model is computed; always 1.", "gauge", out);
+  out += fmt::format("nibble:engine_info{{activation=\"{}\",{}}} 1\n", activation_, labels_);
   one("num_requests_running", "Requests that are being computed.", "gauge", stats.running);
   one("num_requests_waiting", "Requests that wait to be computed.", "gauge", stats.waiting);
   one("kv_cache_usage_perc", "Pages of the full layers in use; 1 is all.", "gauge",

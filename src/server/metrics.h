@@ -29,7 +29,7 @@ class Histogram {
 
 class Metrics {
  public:
-  Metrics(const std::string& model_name, std::int32_t max_model_len);
+  Metrics(const std::string& model_name, const EngineInfo& engine);
 
   // In the engine's thread, for each token.
   void on_token(std::int32_t num_generated, double gap_ms);
@@ -41,6 +41,7 @@ class Metrics {
 
  private:
   std::string labels_;  // model_name="..."
+  std::string activation_;
   Histogram first_token_;
   Histogram between_tokens_;
   Histogram whole_;

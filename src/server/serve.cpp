@@ -125,7 +125,7 @@ Status Server::load() {
   auto host = std::make_unique<ServiceHost>(std::move(*service));
   host_ = host.get();
   const EngineInfo& info = host_->info();
-  loaded_ = {std::move(host), std::make_unique<Metrics>(context_.model_name(), info.max_model_len)};
+  loaded_ = {std::move(host), std::make_unique<Metrics>(context_.model_name(), info)};
   const ServiceStats stats = host_->stats();
   {
     const std::lock_guard lock(mutex_);
@@ -139,6 +139,7 @@ Status Server::load() {
       {{"url", listener_->url()},
        {"model", info.model},
        {"device", info.device},
+       {"activation", info.activation},
        {"load_s", seconds_since(begin)},
        {"weights_mb", static_cast<double>(info.mapped_bytes + info.owned_weight_bytes) / 1e6},
        {"kv_mb", static_cast<double>(info.kv_bytes) / 1e6},

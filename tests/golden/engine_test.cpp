@@ -460,5 +460,37 @@ TEST(GoldenEngine, Bf16ActivationsStayWithinTheirRounding) {
   }
 }
 
+// Two inputs of each layer's experts move by up to half a 127th of the largest of 32 values, which
+// is at most sqrt(32) times their root mean square: sqrt(32) / (127 sqrt(12)) of it in the mean
+// square. That comes in the place of two of the roundings above, and is added to all of them.
+TEST(GoldenEngine, Int8InputsOfExpertsStayWithinTheirRounding) {
+  for (const std::string name : {"tests/golden/tiny", "tests/golden/odd", "models/demo"}) {
+    const std::string folder = kSource + (name == "models/demo" ? "tests/golden/demo" : name);
+    const GoldenSequence golden = read_golden(folder + "/golden.safetensors").at("long");
+    RouterTape tape;
+    const auto run = [&](const EngineSetup& setup) {
+      const auto engine = make_engine(kSource + name, setup);
+      return engine == nullptr ? std::vector<float>() : all_logits(*engine, golden.ids);
+    };
+    EngineSetup setup{.max_logit_rows = 64, .tap = tape.recorder()};
+    const std::size_t vocab = run(setup).size() / golden.ids.size();
+    ASSERT_GT(vocab, 0U);
+    RouterTape again = tape;
+    setup.activation = DType::kBF16;
+    setup.tap = tape.player();
+    const Deviation in_bf16 = deviation(run(setup), golden, vocab);
+    setup.int8_experts = true;
+    setup.tap = again.player();
+    const Deviation in_int8 = deviation(run(setup), golden, vocab);
+    const double layers = model::load_config(kSource + name)->num_layers;
+    std::printf("%s in int8: relative root mean square %.3g, bf16 %.3g\n", name.c_str(),
+                in_int8.relative, in_bf16.relative);
+    EXPECT_LE(in_int8.relative,
+              (6 * layers + 1) * 0x1p-9 + 2 * layers * std::sqrt(32.0 / 12.0) / 127.0)
+        << name;
+    EXPECT_GT(in_int8.relative, in_bf16.relative) << name << ": nothing was rounded";
+  }
+}
+
 }  // namespace
 }  // namespace nibble::engine

@@ -16,6 +16,7 @@ namespace nibble::testing_support {
 
 struct EngineSetup {
   DType activation = DType::kF32;
+  bool int8_experts = false;
   model::KernelChoice kernels = model::KernelChoice::kCpu;
   std::int32_t max_batch_tokens = 512;
   std::int32_t max_logit_rows = 512;
@@ -47,6 +48,7 @@ inline std::unique_ptr<engine::TokenEngine> make_engine(const std::string& folde
   limits.num_pages[1] = engine::window_pages(limits) + limits.num_pages[0];
   model::ModelOptions options{.activation = setup.activation,
                               .kv_dtype = setup.activation,
+                              .int8_experts = setup.int8_experts,
                               .kernels = setup.kernels,
                               .num_threads = 2,
                               .max_batch_tokens = setup.max_batch_tokens,

@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "api/activation.h"
 #include "api/commands/bench_runner.h"
 #include "api/commands/bench_steps.h"
 #include "api/commands/inspect.h"
@@ -111,8 +112,11 @@ BenchRates measure_rates(const BenchTest& test, const BenchOptions& options,
                                1 << 20, std::int64_t{1} << 31);
   rates.read = kernels::read_bandwidth(pool, rates.read_bytes);
   std::vector<kernels::CpuIsa> candidates = {kernels::best_f32_isa(subject.machine.cpu)};
-  if (options.activation == Activation::kBf16) {
+  if (options.activation != Activation::kF32) {
     candidates.push_back(kernels::best_bf16_isa(subject.machine.cpu));
+  }
+  if (options.activation == Activation::kInt8) {
+    candidates.push_back(kernels::best_int8_isa(subject.machine.cpu));
   }
   for (const kernels::CpuIsa isa : candidates) {
     const double peak = kernels::dot_peak(pool, isa);
@@ -145,11 +149,11 @@ Result<BenchRow> measure(const BenchTest& test, const BenchOptions& options, con
   row.model = subject.model;
   row.test = test;
   row.cpu_info = subject.machine.cpu_name;
-  row.activation = options.activation == Activation::kF32 ? "f32" : "bf16";
+  row.activation = activation_name(options.activation);
   row.is_full = options.is_full;
   row.test_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   const BenchCost cost = cost_of(timed_steps(test), subject.source.config, subject.token,
-                                 options.activation == Activation::kF32 ? 4 : 2);
+                                 dtype_bits(stored_dtype(options.activation)) / 8);
   row.bytes_per_token = cost.bytes / static_cast<double>(test.num_tokens());
   row.flops_per_token = cost.flops / static_cast<double>(test.num_tokens());
   NIBBLE_RETURN_IF_ERROR(runner.prepare(test));

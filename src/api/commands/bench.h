@@ -72,7 +72,7 @@ struct BenchRow {
   std::string cpu_info;
   std::string device;  // where the model ran, and why: "cpu: asked for"
   bool is_on_gpu() const { return device.rfind("cuda", 0) == 0; }
-  std::string activation;  // "bf16" or "f32"
+  std::string activation;  // "bf16", "f32" or "int8"
   bool is_full = false;
   std::string test_time;  // "2026-12-01T02:34:53Z"
   std::vector<std::int64_t> samples_ns;

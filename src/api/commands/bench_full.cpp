@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/activation.h"
 #include "api/commands/bench_ids.h"
 #include "api/commands/bench_runner.h"
 #include "base/error.h"
@@ -67,7 +68,7 @@ std::vector<std::int32_t> prompt_of(const std::vector<std::int32_t>& ids, std::i
 }
 
 Status FullRunner::prepare(const BenchTest& test) {
-  const DType dtype = options_.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
+  const DType dtype = stored_dtype(options_.activation);
   const std::int32_t rows = std::min(test.n_batch, test.n_ubatch);
   const std::int32_t tokens = test.n_prompt + test.n_gen + 2;
   engine::SchedulerLimits limits{.max_num_seqs = test.streams,
@@ -79,6 +80,7 @@ Status FullRunner::prepare(const BenchTest& test) {
   limits.num_pages[static_cast<int>(model::CacheGroup::kWindow)] = engine::window_pages(limits);
   model::ModelOptions wanted{.activation = dtype,
                              .kv_dtype = dtype,
+                             .int8_experts = options_.activation == Activation::kInt8,
                              .kernels = kernels_,
                              .num_threads = num_threads_,
                              .max_batch_tokens = rows,

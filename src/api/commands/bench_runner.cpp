@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/activation.h"
 #include "api/commands/bench_ids.h"
 #include "api/commands/bench_steps.h"
 #include "base/error.h"
@@ -128,9 +129,10 @@ Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& option
                                                       model::KernelChoice kernels,
                                                       std::span<const BenchTest> tests,
                                                       const ModelSource& source) {
-  const DType dtype = options.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
+  const DType dtype = stored_dtype(options.activation);
   model::ModelOptions wanted{.activation = dtype,
                              .kv_dtype = dtype,
+                             .int8_experts = options.activation == Activation::kInt8,
                              .kernels = kernels,
                              .num_threads = tests.front().n_threads,
                              .max_batch_tokens = 1,

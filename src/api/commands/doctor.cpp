@@ -42,6 +42,7 @@ DoctorRates measure(const MachineFacts& machine, std::int32_t num_threads) {
   const std::int64_t bytes = probe_bytes(machine.available_bytes);
   const kernels::CpuIsa f32 = kernels::best_f32_isa(machine.cpu);
   const kernels::CpuIsa bf16 = kernels::best_bf16_isa(machine.cpu);
+  const kernels::CpuIsa int8 = kernels::best_int8_isa(machine.cpu);
   DoctorRates rates;
   rates.num_threads = all.size();
   rates.read = {kernels::read_bandwidth(one, bytes), kernels::read_bandwidth(all, bytes)};
@@ -49,6 +50,8 @@ DoctorRates measure(const MachineFacts& machine, std::int32_t num_threads) {
   rates.f32 = dot_rate(one, all, f32);
   rates.bf16_isa = name_of(bf16);
   rates.bf16 = dot_rate(one, all, bf16);
+  rates.int8_isa = name_of(int8);
+  rates.int8 = dot_rate(one, all, int8);
   return rates;
 }
 

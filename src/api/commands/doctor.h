@@ -40,6 +40,8 @@ struct DoctorRates {
   Rate f32;
   std::string bf16_isa;  // likewise
   Rate bf16;
+  std::string int8_isa;  // likewise
+  Rate int8;
 };
 
 // What one token costs at batch 1 and short context, from the shapes.

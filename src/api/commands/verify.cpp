@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "api/activation.h"
 #include "api/device_choice.h"
 #include "api/model_source.h"
 #include "base/error.h"
@@ -33,11 +34,18 @@ const char* block_name(TapPlace place) {
 
 // float32: a sum of k products in any order errs by at most k units in the last place of the
 // largest partial sum; a block chains products of at most four inner sizes. bf16: four roundings to
-// 8 bits along a block, each of which may fall the other way.
+// 8 bits along a block, each of which may fall the other way. int8: two more, x and h of the
+// experts, to steps of a 127th of the largest of 32 values, which is at most sqrt(32) times their
+// root mean square.
 double relative_bound(const model::ModelConfig& config, Activation activation) {
   const double depth = config.hidden + config.num_heads * config.head_dim + config.intermediate +
                        std::max(config.window, config.head_dim);
-  return activation == Activation::kF32 ? depth * 0x1p-24 : 4.0 * 0x1p-8;
+  switch (activation) {
+    case Activation::kF32: return depth * 0x1p-24;
+    case Activation::kBf16: return 4.0 * 0x1p-8;
+    case Activation::kInt8: return 4.0 * 0x1p-8 + 2.0 * std::sqrt(32.0) / 127.0;
+  }
+  return 0.0;
 }
 
 std::vector<std::int32_t> token_ids(const VerifyOptions& options, std::int32_t vocab) {
@@ -68,10 +76,11 @@ BatchPlan whole_plan(const std::vector<std::int32_t>& ids) {
 
 Result<std::unique_ptr<Model>> load(const VerifyOptions& options, const ModelSource& source,
                                     model::KernelChoice kernels, std::int32_t num_rows) {
-  const DType activation = options.activation == Activation::kF32 ? DType::kF32 : DType::kBF16;
+  const DType activation = stored_dtype(options.activation);
   const std::int32_t pages = (num_rows + kPageSize - 1) / kPageSize;
   return source.load({.activation = activation,
                       .kv_dtype = activation,
+                      .int8_experts = options.activation == Activation::kInt8,
                       .kernels = kernels,
                       .num_threads = options.num_threads,
                       .max_batch_tokens = num_rows,
@@ -123,7 +132,7 @@ Result<VerifyReport> verify(const VerifyOptions& options,
   const BatchPlan plan = whole_plan(ids);
   std::vector<float> logits(ids.size() * static_cast<std::size_t>(config.vocab));
   VerifyReport report{.device = device.reason,
-                      .activation = options.activation == Activation::kF32 ? "f32" : "bf16",
+                      .activation = activation_name(options.activation),
                       .num_tokens = num_rows,
                       .bound = relative_bound(config, options.activation)};
 

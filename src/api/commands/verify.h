@@ -35,7 +35,7 @@ struct VerifyRow {
 
 struct VerifyReport {
   std::string device;      // where the tested kernels ran, and why
-  std::string activation;  // "bf16" or "f32"
+  std::string activation;  // "bf16", "f32" or "int8"
   std::int32_t num_tokens = 0;
   double bound = 0.0;  // on relative_difference; docs/numerics.md derives it
   std::vector<VerifyRow> rows;

@@ -15,9 +15,18 @@ namespace nibble::kernels {
 
 namespace {
 
+bool is_given(const MoeArgs& args) { return args.inputs == ExpertInputs::kGiven; }
+
+bool has_mxfp4(const MoeArgs& args) {
+  return std::holds_alternative<Mxfp4Rows>(args.gate_up.weight) &&
+         std::holds_alternative<Mxfp4Rows>(args.down.weight);
+}
+bool is_int8(const MoeArgs& args) { return !is_given(args) && has_mxfp4(args); }
+
 // Both operands are bf16 numbers, the weights in one form.
 [[maybe_unused]] bool is_bf16(const MoeArgs& args) {
-  return args.x_dtype == DType::kBF16 && !std::holds_alternative<Nvfp4Rows>(args.gate_up.weight) &&
+  return is_given(args) && args.x_dtype == DType::kBF16 &&
+         !std::holds_alternative<Nvfp4Rows>(args.gate_up.weight) &&
          args.gate_up.weight.index() == args.down.weight.index();
 }
 
@@ -25,13 +34,19 @@ const Instance<MoeArgs> kInstances[] = {
     {.info = {.name = "moe_ref"},
      .accepts = &accepts_all<MoeArgs>,
      .run = &run_reference<&moe_ref, MoeArgs>},
-    {.info = {.name = "moe_cpu", .backend = Backend::kCpu},
-     .accepts = &accepts_all<MoeArgs>,
-     .run = &moe_cpu},
+    {.info = {.name = "moe_cpu", .backend = Backend::kCpu}, .accepts = &is_given, .run = &moe_cpu},
+    {.info = {.name = "moe_cpu_int8", .backend = Backend::kCpu},
+     .accepts = &is_int8,
+     .run = &moe_cpu_int8},
 #if defined(__x86_64__)
     {.info = {.name = "moe_cpu_avx512bf16", .backend = Backend::kCpu, .isa = CpuIsa::kAvx512Bf16},
      .accepts = &is_bf16,
      .run = &moe_cpu_avx512bf16},
+    {.info = {.name = "moe_cpu_int8_avx512vnni",
+              .backend = Backend::kCpu,
+              .isa = CpuIsa::kAvx512Vnni},
+     .accepts = &is_int8,
+     .run = &moe_cpu_int8_avx512vnni},
 #endif
 #define NIBBLE_INSTANCE(row) row,
 #include "kernels/moe_instances.inc"
@@ -65,6 +80,9 @@ Status validate(const MoeArgs& args) {
   }
   if (!is_activation_dtype(args.x_dtype)) {
     return error(Code::kUnsupported, "moe: want x f32 or bf16, got {}", dtype_name(args.x_dtype));
+  }
+  if (!is_given(args) && !has_mxfp4(args)) {
+    return error(Code::kUnsupported, "moe: want experts of MXFP4 for inputs of int8, got others");
   }
   return {};
 }
@@ -114,6 +132,10 @@ std::int64_t moe_workspace_bytes(const MoeArgs& args, std::int32_t num_tokens) {
 
 Status moe(const MoeArgs& args, const Exec& exec) {
   NIBBLE_RETURN_IF_ERROR(validate(args));
+  if (exec.device != nullptr && !is_given(args)) {
+    return error(Code::kUnsupported, "moe: want a processor for inputs of int8, got {}",
+                 exec.device->name);
+  }
   if (exec.device == nullptr) {
     NIBBLE_RETURN_IF_ERROR(validate_ids(args));
   }

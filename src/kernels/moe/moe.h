@@ -7,6 +7,10 @@
 //
 // Products accumulate in fp32 in an order fixed by the inner size; h is rounded to x_dtype. A row's
 // bits do not depend on the batch. An id outside [0, num_experts) is refused.
+//
+// With ExpertInputs::kInt8 x and h enter their products as whole numbers with a scale for each 32
+// columns (int8_groups.h): h from its float32 values, whatever x_dtype is. Weights of MXFP4, on a
+// processor; anything else is kUnsupported. Every kernel of that kind gives the same bits.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +43,12 @@ struct Nvfp4Rows {
 };
 using ExpertRows = std::variant<Mxfp4Rows, Bf16Rows, Nvfp4Rows>;
 
+// What x and h are when they enter a product.
+enum class ExpertInputs : std::uint8_t {
+  kGiven,  // numbers of x_dtype
+  kInt8,
+};
+
 struct ExpertMatrix {
   ExpertRows weight;
   const formats::Bf16* bias = nullptr;  // [num_experts, rows] or null
@@ -58,7 +68,8 @@ struct MoeArgs {
   std::int32_t top_k = 0;
   float alpha = 1.702F;
   float limit = 7.0F;
-  DType x_dtype = DType::kF32;     // kF32 or kBF16
+  DType x_dtype = DType::kF32;  // kF32 or kBF16
+  ExpertInputs inputs = ExpertInputs::kGiven;
   std::span<std::byte> workspace;  // >= moe_workspace_bytes(), 64-byte aligned
 };
 

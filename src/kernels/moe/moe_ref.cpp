@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kMxBlock = 32;
 constexpr std::int64_t kNvBlock = 16;
+constexpr std::size_t kInt8Block = 32;
 
 // One expert's matrix.
 struct Matrix {
@@ -36,15 +37,32 @@ double value_at(const Nvfp4Rows& nvfp4, const Matrix& matrix, std::int64_t at) {
   return formats::e2m1_to_f32(formats::e2m1_at(nvfp4.blocks, at)) * step;
 }
 
+// What int8 leaves of each value: int8_groups.h has the rule.
+void quantize(std::vector<double>& values) {
+  for (std::size_t first = 0; first < values.size(); first += kInt8Block) {
+    float most = 0.0F;
+    bool is_finite = true;
+    for (std::size_t i = first; i < first + kInt8Block; ++i) {
+      is_finite = is_finite && std::isfinite(values[i]);
+      most = std::max(most, std::abs(static_cast<float>(values[i])));
+    }
+    for (std::size_t i = first; i < first + kInt8Block; ++i) {
+      const float quotient = static_cast<float>(values[i]) * (127.0F / most);
+      values[i] = !is_finite         ? std::nan("")
+                  : most < 0x1p-118F ? 0.0
+                                     : std::nearbyint(quotient) * double{most / 127.0F};
+    }
+  }
+}
+
 // Row `row` of W_e x + b_e.
-template <typename Input>
-double project(const Matrix& matrix, std::int64_t row, const Input& x) {
+double project(const Matrix& matrix, std::int64_t row, const std::vector<double>& x) {
   const std::int64_t at = matrix.expert * matrix.rows + row;
   double sum = matrix.all.bias == nullptr ? 0.0 : double{bf16_to_f32(matrix.all.bias[at])};
   std::visit(
       [&](const auto& rows) {
         for (std::int64_t col = 0; col < matrix.cols; ++col) {
-          sum += value_at(rows, matrix, at * matrix.cols + col) * x(col);
+          sum += value_at(rows, matrix, at * matrix.cols + col) * x[static_cast<std::size_t>(col)];
         }
       },
       matrix.all.weight);
@@ -56,25 +74,30 @@ void expert_forward(const MoeArgs& args, std::int32_t token, std::int32_t slot) 
   const std::int64_t expert = args.ids[routed];
   const Matrix gate_up{args.gate_up, expert, std::int64_t{2} * args.intermediate, args.hidden};
   const Matrix down{args.down, expert, args.hidden, args.intermediate};
-  const auto x = [&](std::int64_t col) {
-    return double{load_element(args.x, args.x_dtype, std::int64_t{token} * args.hidden + col)};
-  };
-  std::vector<float> h(static_cast<std::size_t>(args.intermediate));
+  const bool is_int8 = args.inputs == ExpertInputs::kInt8;
+  std::vector<double> x;
+  for (std::int64_t col = 0; col < args.hidden; ++col) {
+    x.push_back(load_element(args.x, args.x_dtype, std::int64_t{token} * args.hidden + col));
+  }
+  if (is_int8) {
+    quantize(x);
+  }
+  std::vector<double> h;
   for (std::int64_t i = 0; i < args.intermediate; ++i) {
     const double u = project(gate_up, 2 * i, x);
     const double l = project(gate_up, 2 * i + 1, x);
     const double gate = std::min(u, double{args.limit});
     const double up = std::clamp(l, -double{args.limit}, double{args.limit});
     const double value = (up + 1.0) * gate / (1.0 + std::exp(-args.alpha * gate));
-    store_element(h.data(), DType::kF32, i, static_cast<float>(value));
-    if (args.x_dtype == DType::kBF16) {
-      h[static_cast<std::size_t>(i)] =
-          bf16_to_f32(formats::f32_to_bf16(h[static_cast<std::size_t>(i)]));
-    }
+    const auto stored = static_cast<float>(value);
+    const bool is_bf16 = args.x_dtype == DType::kBF16 && !is_int8;
+    h.push_back(is_bf16 ? bf16_to_f32(formats::f32_to_bf16(stored)) : stored);
+  }
+  if (is_int8) {
+    quantize(h);
   }
   for (std::int64_t n = 0; n < args.hidden; ++n) {
-    const double y = project(
-        down, n, [&](std::int64_t col) { return double{h[static_cast<std::size_t>(col)]}; });
+    const double y = project(down, n, h);
     float& out = args.out[std::int64_t{token} * args.hidden + n];
     out = static_cast<float>(out + args.weights[routed] * y);
   }

@@ -6,6 +6,7 @@
 #include "kernels/common/element.h"
 #include "kernels/common/parallel.h"
 #include "kernels/gemm/gemm_tile.h"
+#include "kernels/moe/int8_groups.h"
 #include "kernels/moe/moe_tile.h"
 #include "kernels/moe/moe_workspace.h"
 #include "kernels/moe/mxfp4_tile.h"
@@ -18,6 +19,8 @@ constexpr std::int64_t kInlineProducts = 1 << 15;
 // Tiles whose sums are finished together: 32 values of h, so that the activation fills vectors.
 constexpr std::int64_t kStoredTiles = 8;
 constexpr std::int64_t kTileSums = std::int64_t{kTileInputs} * kTileRows;
+// Which are then one block of h in int8.
+static_assert(kStoredTiles * kTileRows / 2 == kInt8Block);
 constexpr std::int64_t kQuadBytes = kQuadGroup * std::int64_t{sizeof(formats::Bf16)};
 
 // A row in quad order. `cols` is a multiple of 32; what is left of the last group becomes zeros.
@@ -64,6 +67,7 @@ class ExpertRun {
   std::int64_t stored_col(std::int64_t col) const {
     return math_.widens ? split_position(col) : math_.quads ? quad_position(col) : col;
   }
+  bool is_int8() const { return args_.inputs == ExpertInputs::kInt8; }
   void gather(Range pairs) const;
   void gate_up(int workers, int worker) const;
   void down(int workers, int worker) const;
@@ -86,6 +90,12 @@ void ExpertRun::gather(Range pairs) const {
     const std::int64_t token = work_.routed[pair] / args_.top_k;
     const void* from = element_at(args_.x, args_.x_dtype, token * args_.hidden);
     std::byte* to = work_.x + pair * work_.x_row_bytes;
+    std::byte* const h_end = work_.h + (pair + 1) * work_.h_row_bytes;
+    if (is_int8()) {
+      quantize_row(from, args_.x_dtype, args_.hidden, reinterpret_cast<Int8Group*>(to));
+      std::memset(h_end - sizeof(Int8Group), 0, sizeof(Int8Group));
+      continue;
+    }
     if (math_.widens) {
       split_row(from, args_.x_dtype, args_.hidden, reinterpret_cast<float*>(to));
       continue;
@@ -96,7 +106,7 @@ void ExpertRun::gather(Range pairs) const {
     }
     quad_row(static_cast<const formats::Bf16*>(from), args_.hidden,
              reinterpret_cast<formats::Bf16*>(to));
-    std::memset(work_.h + (pair + 1) * work_.h_row_bytes - kQuadBytes, 0, kQuadBytes);
+    std::memset(h_end - kQuadBytes, 0, kQuadBytes);
   }
 }
 
@@ -130,11 +140,14 @@ void ExpertRun::multiply(const ExpertTile& given, std::int64_t num_rows, Range t
 
 void ExpertRun::gate_up(int workers, int worker) const {
   const std::int64_t num_rows = std::int64_t{2} * args_.intermediate;
+  // In int8 a worker's share ends where a block of h does.
+  const std::int64_t unit = is_int8() ? kStoredTiles : 1;
+  const Range units = split_range(num_rows / kTileRows / unit, workers, worker);
   multiply({.weight = &args_.gate_up.weight,
             .x = work_.x,
             .x_row_bytes = work_.x_row_bytes,
             .cols = args_.hidden},
-           num_rows, split_range(num_rows / kTileRows, workers, worker),
+           num_rows, {units.begin * unit, units.end * unit},
            [this](auto... rest) { store_h(rest...); });
 }
 
@@ -157,9 +170,14 @@ void ExpertRun::store_h(std::int64_t expert, Range tiles, Range inputs, const fl
   }
 }
 
-// Rounded to x_dtype, whatever it is kept as.
+// Rounded to x_dtype, whatever it is kept as, or a block of int8.
 void ExpertRun::store_h_row(std::int64_t input, Range cols, const float* values) const {
   std::byte* row = work_.h + input * work_.h_row_bytes;
+  if (is_int8()) {
+    quantize_blocks(values, cols.begin / kInt8Block, (cols.end - cols.begin) / kInt8Block,
+                    reinterpret_cast<Int8Group*>(row));
+    return;
+  }
   auto* const as_f32 = reinterpret_cast<float*>(row);
   auto* const as_bf16 = reinterpret_cast<formats::Bf16*>(row);
   const bool is_bf16 = args_.x_dtype == DType::kBF16;

@@ -17,7 +17,7 @@ struct ExpertTile {
   const ExpertRows* weight = nullptr;
   std::int64_t expert = 0;
   std::int64_t row = 0;          // the first, counted over all experts
-  const std::byte* x = nullptr;  // [num_inputs] rows, padded to kRowColumns
+  const std::byte* x = nullptr;  // [num_inputs] rows, padded; Int8Group with ExpertInputs::kInt8
   std::int64_t x_row_bytes = 0;
   float* sums = nullptr;        // [num_inputs, kTileRows]
   std::int32_t num_inputs = 0;  // 1 .. kTileInputs
@@ -29,7 +29,7 @@ struct ExpertMath {
   void (*tile)(const ExpertTile& tile) = nullptr;
   // x is bf16 and inputs lie in quad order (mxfp4_tile.h), zeros behind.
   bool quads = false;
-  // Inputs become float32 in split order (moe_tile.h).
+  // Inputs become float32 in split order (moe_tile.h). With ExpertInputs::kInt8 neither counts.
   bool widens = false;
 };
 

@@ -2,11 +2,20 @@
 
 #include <algorithm>
 
+#include "kernels/moe/int8_groups.h"
+
 namespace nibble::kernels {
 namespace {
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t to) {
   return (value + to - 1) / to * to;
+}
+
+std::int64_t row_bytes(const MoeArgs& args, std::int64_t cols) {
+  if (args.inputs == ExpertInputs::kInt8) {
+    return num_int8_groups(cols) * std::int64_t{sizeof(Int8Group)};
+  }
+  return round_up(cols, kRowColumns) * dtype_bits(args.x_dtype) / 8;
 }
 
 }  // namespace
@@ -20,9 +29,8 @@ MoeWorkspace lay_out_workspace(const MoeArgs& args, std::int32_t num_tokens) {
     return part;
   };
   const std::int64_t pairs = std::int64_t{num_tokens} * args.top_k;
-  const std::int64_t element_bytes = dtype_bits(args.x_dtype) / 8;
-  work.x_row_bytes = round_up(args.hidden, kRowColumns) * element_bytes;
-  work.h_row_bytes = round_up(args.intermediate, kRowColumns) * element_bytes;
+  work.x_row_bytes = row_bytes(args, args.hidden);
+  work.h_row_bytes = row_bytes(args, args.intermediate);
   work.first = reinterpret_cast<std::int32_t*>(take(4 * (std::int64_t{args.num_experts} + 1)));
   work.routed = reinterpret_cast<std::int32_t*>(take(4 * pairs));
   work.position = reinterpret_cast<std::int32_t*>(take(4 * pairs));

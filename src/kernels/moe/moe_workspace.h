@@ -8,7 +8,7 @@
 
 namespace nibble::kernels {
 
-// Rows of x and h are padded to a multiple of so many columns.
+// Rows of x and h are padded to a multiple of so many columns; in int8 to whole groups.
 inline constexpr std::int64_t kRowColumns = 128;
 
 // A pair is one (token, slot). Pairs stand sorted by expert, in order of tokens within one.

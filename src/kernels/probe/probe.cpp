@@ -96,4 +96,8 @@ CpuIsa best_bf16_isa(const CpuFeatures& cpu) {
   return cpu.amx_bf16 ? CpuIsa::kAmxBf16 : cpu.avx512_bf16 ? CpuIsa::kAvx512Bf16 : CpuIsa::kAny;
 }
 
+CpuIsa best_int8_isa(const CpuFeatures& cpu) {
+  return cpu.amx_int8 ? CpuIsa::kAmxInt8 : cpu.avx512_vnni ? CpuIsa::kAvx512Vnni : CpuIsa::kAny;
+}
+
 }  // namespace nibble::kernels

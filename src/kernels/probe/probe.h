@@ -28,5 +28,6 @@ double dot_peak(ThreadPool& pool, CpuIsa isa);
 // The instruction set of this processor with the most throughput for a type; kAny: none of ours.
 CpuIsa best_f32_isa(const CpuFeatures& cpu);
 CpuIsa best_bf16_isa(const CpuFeatures& cpu);
+CpuIsa best_int8_isa(const CpuFeatures& cpu);
 
 }  // namespace nibble::kernels

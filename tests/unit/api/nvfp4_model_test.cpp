@@ -214,6 +214,11 @@ TEST(Nvfp4Model, VerifyAndInspectTakeIt) {
     ASSERT_TRUE(report.has_value()) << report.error().message();
     EXPECT_TRUE(report->is_ok);
   }
+  const auto refused =
+      verify({.model = folder / "nvfp4", .num_tokens = 40, .activation = Activation::kInt8},
+             [](std::int32_t, std::int32_t) {});
+  EXPECT_EQ(refused.error().code(), Code::kUnsupported);
+  EXPECT_EQ(refused.error().message(), "int8 inputs of experts want weights of mxfp4, found nvfp4");
   const InspectReport mxfp4 = inspect(kTiny).value();
   const InspectReport nvfp4 = inspect(folder / "nvfp4").value();
   EXPECT_EQ(nvfp4.quantisation, "nvfp4");

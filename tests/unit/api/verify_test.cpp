@@ -33,9 +33,12 @@ TEST(Verify, ComparesEveryBlockOfEveryLayerAndTheHead) {
   EXPECT_EQ(report.num_tokens, 150);
 }
 
-TEST(Verify, KernelsOfThisMachineAreWithinTheBoundInBothActivations) {
-  for (const Activation activation : {Activation::kF32, Activation::kBf16}) {
+TEST(Verify, KernelsOfThisMachineAreWithinTheBoundInEveryActivation) {
+  for (const auto& [activation, name] : {std::pair{Activation::kF32, "f32"},
+                                         {Activation::kBf16, "bf16"},
+                                         {Activation::kInt8, "int8"}}) {
     const VerifyReport report = verify_tiny(activation);
+    EXPECT_EQ(report.activation, name);
     EXPECT_TRUE(report.is_ok) << report.activation;
     for (const VerifyRow& row : report.rows) {
       EXPECT_TRUE(row.is_within_bound)

@@ -41,7 +41,7 @@ TEST(Usage, EveryWrongLineIsOneLineAndExitTwo) {
       {{"run", "--logit-bias", "5"}, "--logit-bias: want ID=BIAS"},
       {{"run", "--reasoning-effort", "max"}, "want low or medium or high, found 'max'"},
       {{"run", "--current-date", "today"}, "want a date as YYYY-MM-DD, found 'today'"},
-      {{"run", "--activation", "f16"}, "want bf16 or f32, found 'f16'"},
+      {{"run", "--activation", "f16"}, "want bf16 or f32 or int8, found 'f16'"},
       {{"run", "--ids", "1,x", "--raw"}, "--ids: want token ids such as 1,2,3, found 'x'"},
       {{"run", "--ids", "1", "-p", "x"}, "want either --ids or a text, found both"},
       {{"run", "-p", ""}, "want a prompt, found 0 bytes"},

@@ -85,6 +85,23 @@ TEST(BenchVerb, PrintsATableOfTheColumnsThatDiffer) {
   EXPECT_THAT(world.run({"bench", "--streams", "4"}).out, HasSubstr("| streams |"));
 }
 
+TEST(BenchVerb, NamesTheNumericsOfTheExperts) {
+  World world;
+  BenchRow row = measured(100, 0);
+  world.engine.bench_rows = {row};
+  EXPECT_THAT(world.run({"bench", world.folder()}).out, Not(HasSubstr("| act")));
+  row.activation = "int8";
+  world.engine.bench_rows = {row};
+  const Ran table = world.run({"bench", world.folder(), "--act", "int8"});
+  EXPECT_EQ(world.engine.benched.back().activation, Activation::kInt8);
+  EXPECT_THAT(table.out, HasSubstr("| threads | act  |"));
+  EXPECT_THAT(table.out, HasSubstr("|       2 | int8 |"));
+  const Ran json = world.run({"bench", world.folder(), "--act", "int8", "-o", "json"});
+  const auto rows = nlohmann::json::parse(json.out);
+  EXPECT_EQ(rows[0]["activation"], "int8");
+  EXPECT_EQ(rows[0]["type_k"], "bf16");
+}
+
 TEST(BenchVerb, JsonHasLlamaBenchsFieldsAndOurs) {
   World world;
   world.engine.bench_rows = {measured(100, 0), measured(100, 64)};

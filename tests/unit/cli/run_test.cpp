@@ -18,6 +18,18 @@ const ChatPrompt& chat_of(const World& world) {
   return std::get<ChatPrompt>(world.engine.requests.back().prompt);
 }
 
+TEST(Run, KnowsTheActivationsByName) {
+  for (const auto& [name, activation] : {std::pair{"bf16", Activation::kBf16},
+                                         {"f32", Activation::kF32},
+                                         {"int8", Activation::kInt8}}) {
+    for (const char* flag : {"--activation", "--act"}) {
+      World world;
+      ASSERT_EQ(world.run({"run", world.folder(), flag, name, "-p", "Hi"}).exit_code, 0);
+      EXPECT_EQ(world.engine.loads.at(0).activation, activation) << flag << ' ' << name;
+    }
+  }
+}
+
 TEST(Run, PassesEveryFlagToTheEngine) {
   World world;
   const Ran ran = world.run({"run",

@@ -24,8 +24,43 @@ struct Bounded {
   ErrorBound error;
 };
 
-// W x + b; `x_error` is what each x is off by before.
-Bounded project(const MoeMatrix& matrix, std::int64_t row, const std::vector<Bounded>& x) {
+// What int8 makes of a row, block by block: a value moves by a whole step where its error crosses a
+// border between two numbers, and by its share of the scale's error.
+void quantize(std::vector<Bounded>& row) {
+  constexpr std::size_t kBlock = 32;
+  constexpr double kRoundings = 4.0 * kUnitF32;  // of scale, reciprocal and product, and one more
+  for (std::size_t first = 0; first < row.size(); first += kBlock) {
+    float most = 0.0F;
+    ErrorBound most_error;
+    for (std::size_t i = first; i < first + kBlock; ++i) {
+      most = std::max(most, std::abs(static_cast<float>(row[i].value)));
+      most_error.hard = std::max(most_error.hard, row[i].error.hard);
+      most_error.likely = std::max(most_error.likely, row[i].error.likely);
+    }
+    const double step = most / 127.0F;
+    const float inverse = 127.0F / most;
+    for (std::size_t i = first; i < first + kBlock; ++i) {
+      const auto value = static_cast<float>(row[i].value);
+      const double q = most == 0.0F ? 0.0 : std::nearbyint(value * inverse);
+      row[i].value = q * step;
+      if (most_error.hard == 0.0) {
+        continue;
+      }
+      const double reach = (row[i].error.hard + most_error.hard) / step + 127.0 * kRoundings;
+      const double exact = value / step;
+      const double moved = std::max(std::abs(std::nearbyint(exact + reach) - q),
+                                    std::abs(std::nearbyint(exact - reach) - q));
+      const double share = std::abs(q) / 127.0;
+      row[i].error = most_error * share + ErrorBound{moved * step, moved * step} +
+                     roundings(4.0, std::abs(q * step));
+    }
+  }
+}
+
+// W x + b, with what each x is off by before. In int8 a term passes through the product of its
+// scales, an addition for each 16 blocks, four for the lanes and the bias.
+Bounded project(const MoeMatrix& matrix, std::int64_t row, const std::vector<Bounded>& x,
+                ExpertInputs inputs) {
   Bounded out;
   out.value = formats::bf16_to_f32(matrix.bias[static_cast<std::size_t>(row)]);
   out.magnitude = std::abs(out.value);
@@ -37,7 +72,8 @@ Bounded project(const MoeMatrix& matrix, std::int64_t row, const std::vector<Bou
     out.magnitude += std::abs(weights[col]) * (std::abs(each.value) + each.error.hard);
     carried = carried + each.error * weights[col];
   }
-  out.error = carried + sum_error(matrix.cols + 1, out.magnitude);
+  const bool is_int8 = inputs == ExpertInputs::kInt8;
+  out.error = carried + sum_error(is_int8 ? matrix.cols / 512 + 7 : matrix.cols + 1, out.magnitude);
   return out;
 }
 
@@ -177,6 +213,7 @@ MoeArgs MoeCase::args(std::vector<float>& out) const {
   args.num_experts = shape.experts;
   args.top_k = shape.top_k;
   args.x_dtype = dtype;
+  args.inputs = shape.inputs;
   return args;
 }
 
@@ -186,7 +223,11 @@ std::vector<ErrorBound> MoeCase::bounds(std::vector<float>* values) const {
   std::vector<Bounded> h(static_cast<std::size_t>(shape.intermediate));
   for (std::int64_t token = 0; token < shape.tokens; ++token) {
     for (std::int64_t i = 0; i < shape.hidden; ++i) {
-      input[static_cast<std::size_t>(i)].value = x.at(token * shape.hidden + i);
+      input[static_cast<std::size_t>(i)] = {.value = x.at(token * shape.hidden + i)};
+    }
+    const bool is_int8 = shape.inputs == ExpertInputs::kInt8;
+    if (is_int8) {
+      quantize(input);
     }
     std::vector<double> sums(start.begin() + token * shape.hidden,
                              start.begin() + (token + 1) * shape.hidden);
@@ -201,10 +242,14 @@ std::vector<ErrorBound> MoeCase::bounds(std::vector<float>* values) const {
       for (std::int64_t i = 0; i < shape.intermediate; ++i) {
         const std::int64_t row = 2 * (expert * shape.intermediate + i);
         h[static_cast<std::size_t>(i)] =
-            activate(project(gate_up, row, input), project(gate_up, row + 1, input), dtype);
+            activate(project(gate_up, row, input, shape.inputs),
+                     project(gate_up, row + 1, input, shape.inputs), is_int8 ? DType::kF32 : dtype);
+      }
+      if (is_int8) {
+        quantize(h);
       }
       for (std::int64_t i = 0; i < shape.hidden; ++i) {
-        const Bounded y = project(down, expert * shape.hidden + i, h);
+        const Bounded y = project(down, expert * shape.hidden + i, h, shape.inputs);
         const auto at = static_cast<std::size_t>(i);
         errors[at] = errors[at] + y.error * weights[routed];
         magnitudes[at] += std::abs(weights[routed] * y.value);

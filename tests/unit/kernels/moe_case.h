@@ -17,6 +17,16 @@ inline constexpr ExpertForm kExpertForms[] = {ExpertForm::kMxfp4, ExpertForm::kB
                                               ExpertForm::kNvfp4};
 const char* form_name(ExpertForm form);
 
+inline constexpr ExpertInputs kExpertInputs[] = {ExpertInputs::kGiven, ExpertInputs::kInt8};
+struct MoeInput {
+  DType dtype;
+  ExpertInputs inputs;
+};
+inline constexpr MoeInput kMoeInputs[] = {{DType::kF32, ExpertInputs::kGiven},
+                                          {DType::kBF16, ExpertInputs::kGiven},
+                                          {DType::kF32, ExpertInputs::kInt8},
+                                          {DType::kBF16, ExpertInputs::kInt8}};
+
 struct MoeShape {
   std::int32_t tokens = 0;
   std::int32_t hidden = 32;
@@ -25,6 +35,7 @@ struct MoeShape {
   std::int32_t top_k = 2;
   ExpertForm form = ExpertForm::kMxfp4;
   Routing routing = Routing::kMixed;
+  ExpertInputs inputs = ExpertInputs::kGiven;
 };
 
 // Expert matrices with their float values beside the stored form.

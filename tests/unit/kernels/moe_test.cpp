@@ -61,22 +61,31 @@ TEST(Moe, ReferenceAgreesWithNumpy) {
   }
 }
 
-void check_against_reference(const Instance<MoeArgs>& row, const MoeShape& shape) {
+void check_against_reference(const Instance<MoeArgs>& row, const MoeShape& shape, DType dtype) {
+  const MoeCase input(shape, dtype);
+  std::vector<float> want;
+  std::vector<float> have;
+  const MoeArgs args = input.args(have);
+  if (!row.accepts(args)) {
+    return;
+  }
+  ASSERT_TRUE(moe_ref(input.args(want)).ok());
+  ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
+  expect_close(have, want, input.bounds(),
+               fmt::format("{} tokens, {} x {}, {} of {} experts, {}, x {}, routing {}, inputs {}",
+                           shape.tokens, shape.hidden, shape.intermediate, shape.top_k,
+                           shape.experts, form_name(shape.form), dtype_name(dtype),
+                           static_cast<int>(shape.routing), static_cast<int>(shape.inputs)));
+}
+
+void check_against_reference(const Instance<MoeArgs>& row, MoeShape shape) {
   for (const DType dtype : kActivationDtypes) {
-    const MoeCase input(shape, dtype);
-    std::vector<float> want;
-    std::vector<float> have;
-    const MoeArgs args = input.args(have);
-    if (!row.accepts(args)) {
-      continue;
+    check_against_reference(row, shape, dtype);
+    if (shape.form == ExpertForm::kMxfp4) {
+      shape.inputs = ExpertInputs::kInt8;
+      check_against_reference(row, shape, dtype);
+      shape.inputs = ExpertInputs::kGiven;
     }
-    ASSERT_TRUE(moe_ref(input.args(want)).ok());
-    ASSERT_TRUE(run_guarded(row, args, pools()[1]).ok());
-    expect_close(
-        have, want, input.bounds(),
-        fmt::format("{} tokens, {} x {}, {} of {} experts, {}, x {}, routing {}", shape.tokens,
-                    shape.hidden, shape.intermediate, shape.top_k, shape.experts,
-                    form_name(shape.form), dtype_name(dtype), static_cast<int>(shape.routing)));
   }
 }
 
@@ -103,6 +112,7 @@ TEST(Moe, InstancesAgreeWithTheReferenceAtEverySize) {
     }
     check_against_reference(row, {13, 3072, 32, 1, 1});
     check_against_reference(row, {14, 32, 4096, 1, 1});
+    check_against_reference(row, {4, 6176, 32, 1, 1});
   });
 }
 
@@ -158,7 +168,14 @@ TEST(Moe, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
       for (const ExpertForm form : kExpertForms) {
         check_batches(row, {33, 96, 64, 5, 2, form}, dtype);
       }
-      check_batches(row, {7, 3104, 32, 1, 1}, dtype);
+      for (const ExpertInputs inputs : kExpertInputs) {
+        MoeShape shape{33, 96, 64, 5, 2};
+        shape.inputs = inputs;
+        check_batches(row, shape, dtype);
+        shape = {7, 3104, 32, 1, 1};
+        shape.inputs = inputs;
+        check_batches(row, shape, dtype);
+      }
     }
   });
 }
@@ -167,14 +184,19 @@ TEST(Moe, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
 TEST(Moe, TensOfThousandsOfRowsAreWorthTheSameAsTheirParts) {
   static constexpr std::int32_t kTokens = 65'537;
   static constexpr std::int32_t kPart = 512;
-  const MoeCase input({kTokens, 32, 32, 3, 1}, DType::kBF16);
+  MoeCase input({kTokens, 32, 32, 3, 1}, DType::kBF16);
   for_each_runnable(moe_instances(), [&](const Instance<MoeArgs>& row) {
     if (row.info.backend == Backend::kScalar) {
       return;  // has no batches
     }
     std::vector<float> whole;
     std::vector<float> parts;
+    input.shape.inputs = ExpertInputs::kGiven;
+    if (!row.accepts(input.args(whole))) {
+      input.shape.inputs = ExpertInputs::kInt8;
+    }
     const MoeArgs all = input.args(whole);
+    ASSERT_TRUE(row.accepts(all));
     ASSERT_TRUE(run_guarded(row, all, pools()[1]).ok());
     const MoeArgs from = input.args(parts);
     for (std::int32_t first = 0; first < kTokens; first += kPart) {
@@ -235,11 +257,14 @@ TEST(Moe, GateIsClampedAboveOnlyAndUpOnBothSides) {
 // opposite power brings the products back into range.
 TEST(Moe, TheScaleBytesAtTheEndsOfTheRangeCount) {
   for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
-    for (const DType dtype : kActivationDtypes) {
+    for (const auto& [dtype, inputs] : kMoeInputs) {
       for (const int scale : {0, 1, 127, 254}) {
         MoeCase input({1, 32, 32, 1, 1}, dtype);
+        input.shape.inputs = inputs;
         const int exponent = 127 - scale;
-        std::vector<float> x(32, std::ldexp(0.25F, std::clamp(exponent, -120, 120)));
+        // A block of int8 below 2^-118 is zero.
+        const int least = inputs == ExpertInputs::kInt8 ? -116 : -120;
+        std::vector<float> x(32, std::ldexp(0.25F, std::clamp(exponent, least, 120)));
         input.x = Stored(x, dtype);
         std::fill(input.gate_up.scales.begin(), input.gate_up.scales.end(),
                   static_cast<std::uint8_t>(scale));
@@ -305,8 +330,9 @@ TEST(Moe, TheLowNibbleComesFirstAndEvenRowsAreGates) {
 
 TEST(Moe, AddsToOutAndWithoutWeightAddsNothing) {
   for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
-    for (const DType dtype : kActivationDtypes) {
+    for (const auto& [dtype, inputs] : kMoeInputs) {
       MoeCase input({9, 64, 32, 4, 2}, dtype);
+      input.shape.inputs = inputs;
       std::fill(input.weights.begin(), input.weights.end(), 0.0F);
       std::vector<float> out;
       const MoeArgs args = input.args(out);
@@ -321,8 +347,9 @@ TEST(Moe, AddsToOutAndWithoutWeightAddsNothing) {
 
 TEST(Moe, WorksWithoutBiases) {
   for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
-    for (const DType dtype : kActivationDtypes) {
+    for (const auto& [dtype, inputs] : kMoeInputs) {
       MoeCase input({3, 64, 32, 4, 2}, dtype);
+      input.shape.inputs = inputs;
       std::fill(input.gate_up.bias.begin(), input.gate_up.bias.end(), formats::Bf16{});
       std::fill(input.down.bias.begin(), input.down.bias.end(), formats::Bf16{});
       std::vector<float> want;
@@ -343,8 +370,9 @@ TEST(Moe, WorksWithoutBiases) {
 
 TEST(Moe, NaNStaysInItsRow) {
   for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
-    for (const DType dtype : kActivationDtypes) {
+    for (const auto& [dtype, inputs] : kMoeInputs) {
       MoeCase input({5, 32, 32, 2, 1, ExpertForm::kMxfp4, Routing::kAllToTheLast}, dtype);
+      input.shape.inputs = inputs;
       store_element(input.x.data(), dtype, 2 * 32 + 31, NAN);
       for (std::uint8_t& pair : input.gate_up.blocks) {
         pair |= 0x22;  // no zero weights
@@ -429,9 +457,12 @@ TEST(Moe, EqualValuesInNvfp4AndMxfp4GiveEqualBits) {
 
 TEST(Moe, ANaNScaleMakesItsBlockNaNAndNothingElse) {
   for_each_runnable(moe_instances(), [](const Instance<MoeArgs>& row) {
-    for (const ExpertForm form : {ExpertForm::kMxfp4, ExpertForm::kNvfp4}) {
+    for (const auto& [form, inputs] : {std::pair{ExpertForm::kMxfp4, ExpertInputs::kGiven},
+                                       {ExpertForm::kMxfp4, ExpertInputs::kInt8},
+                                       {ExpertForm::kNvfp4, ExpertInputs::kGiven}}) {
       for (const DType dtype : kActivationDtypes) {
         MoeCase input({5, 64, 32, 2, 1, form}, dtype);
+        input.shape.inputs = inputs;
         // Biases alone make h, and make it positive: an infinite scale would stay infinite.
         std::fill(input.gate_up.blocks.begin(), input.gate_up.blocks.end(), 0);
         std::fill(input.gate_up.bias.begin(), input.gate_up.bias.end(), formats::f32_to_bf16(1.0F));

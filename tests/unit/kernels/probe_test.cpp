@@ -60,6 +60,11 @@ TEST(Probe, BestInstructionSetFollowsTheFeatures) {
   EXPECT_EQ(best_bf16_isa(cpu), CpuIsa::kAvx512Bf16);
   cpu.amx_bf16 = true;
   EXPECT_EQ(best_bf16_isa(cpu), CpuIsa::kAmxBf16);
+  EXPECT_EQ(best_int8_isa(cpu), CpuIsa::kAny);
+  cpu.avx512_vnni = true;
+  EXPECT_EQ(best_int8_isa(cpu), CpuIsa::kAvx512Vnni);
+  cpu.amx_int8 = true;
+  EXPECT_EQ(best_int8_isa(cpu), CpuIsa::kAmxInt8);
 }
 
 }  // namespace

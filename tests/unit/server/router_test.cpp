@@ -148,7 +148,8 @@ TEST(Metrics, HaveTheNamesAndEdgesOfVllm) {
   ASSERT_EQ(api.post("/v1/completions", {{"prompt", "a"}, {"stream", true}}).status, 200);
   const std::string text = api.get("/metrics").body;
   for (const char* line :
-       {"nibble:num_requests_running{model_name=\"demo\"} 3\n",
+       {"nibble:engine_info{activation=\"int8\",model_name=\"demo\"} 1\n",
+        "nibble:num_requests_running{model_name=\"demo\"} 3\n",
         "nibble:num_requests_waiting{model_name=\"demo\"} 0\n",
         "nibble:kv_cache_usage_perc{model_name=\"demo\"} 0.25\n",
         "nibble:prefix_cache_queries_total{model_name=\"demo\"} 0\n",

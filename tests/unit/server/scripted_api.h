@@ -265,7 +265,8 @@ struct Api {
     auto owned = std::make_unique<ScriptedHost>();
     host = owned.get();
     loaded.host = std::move(owned);
-    loaded.metrics = std::make_unique<Metrics>("demo", 256);
+    loaded.metrics =
+        std::make_unique<Metrics>("demo", EngineInfo{.activation = "int8", .max_model_len = 256});
     context.loaded = &loaded;
   }
 
