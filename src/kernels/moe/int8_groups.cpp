@@ -19,7 +19,7 @@ namespace nibble::kernels::HWY_NAMESPACE {
 
 constexpr int kColumns = static_cast<int>(kInt8Block);
 
-void quantize_block(const float* x, std::int32_t lane, Int8Group& group) {
+void quantize_block(const float* x, std::int64_t lane, Int8Group& group) {
   std::uint32_t bits[kColumns];
   std::memcpy(bits, x, sizeof bits);
   std::uint32_t most_bits = 0;  // as whole numbers, so that NaN is the largest
@@ -33,21 +33,21 @@ void quantize_block(const float* x, std::int32_t lane, Int8Group& group) {
   // Beside 1.5 * 2^23 the step of float32 is 1, so that the sum rounds as wanted.
   constexpr float kStepOne = 0x1.8p23F;
   std::int32_t rounded[kColumns];
-  for (int i = 0; i < kColumns; ++i) {
+  for (std::int64_t i = 0; i < kColumns; ++i) {
     const float finite = is_zero ? 0.0F : x[i];
     const float sum = finite * inverse + kStepOne;
     std::memcpy(rounded + i, &sum, sizeof sum);
   }
   std::int8_t parity[2][kColumns / 2];
   std::int32_t total = 0;
-  for (int i = 0; i < kColumns / 2; ++i) {
+  for (std::int64_t i = 0; i < kColumns / 2; ++i) {
     const std::int32_t even = rounded[2 * i] - std::bit_cast<std::int32_t>(kStepOne);
     const std::int32_t odd = rounded[2 * i + 1] - std::bit_cast<std::int32_t>(kStepOne);
     parity[0][i] = static_cast<std::int8_t>(even);
     parity[1][i] = static_cast<std::int8_t>(odd);
     total += even + odd;
   }
-  for (int set = 0; set < kInt8Sets; ++set) {
+  for (std::int64_t set = 0; set < kInt8Sets; ++set) {
     std::memcpy(group.values[set] + 4 * lane, parity[set % 2] + set / 2 * 4, 4);
   }
   group.starts[lane] = -12 * total;
@@ -68,7 +68,7 @@ void run_row(const void* x, DType dtype, std::int64_t cols, Int8Group* row) {
   }
   for (std::int64_t col = 0; col < cols; col += kInt8Block) {
     float block[kColumns];
-    for (int i = 0; i < kColumns; ++i) {
+    for (std::int64_t i = 0; i < kColumns; ++i) {
       block[i] = load_element(x, dtype, col + i);
     }
     run_blocks(block, col / kInt8Block, 1, row);

@@ -71,7 +71,7 @@ void decode_codes(const std::uint8_t* codes, DecodedGroup& out) {
     const hn::Vec<decltype(d64)> dwords[4] = {
         hn::InterleaveLower(d64, ab_low, cd_low), hn::InterleaveUpper(d64, ab_low, cd_low),
         hn::InterleaveLower(d64, ab_high, cd_high), hn::InterleaveUpper(d64, ab_high, cd_high)};
-    for (int k = 0; k < 4; ++k) {
+    for (std::int64_t k = 0; k < 4; ++k) {
       const auto pairs = hn::BitCast(d8, dwords[k]);
       const auto low = hn::BitCast(di, hn::And(pairs, hn::Set(d8, 15)));
       const auto high = hn::BitCast(di, hn::ShiftRight<4>(pairs));
@@ -90,7 +90,7 @@ void decode_scales(const std::uint8_t* scales, DecodedGroup& out) {
   }
   std::uint32_t bits[kInt8Lanes];
   constexpr std::uint32_t kHalf = 0x00400000U;
-  for (int lane = 0; lane < kInt8Lanes; ++lane) {
+  for (std::int64_t lane = 0; lane < kInt8Lanes; ++lane) {
     const std::uint32_t exponent = by_lane[lane];
     bits[lane] = std::max(exponent << 23U, kHalf) | (exponent == 255 ? kHalf : 0U);
   }
@@ -121,7 +121,7 @@ void add_group(const DecodedGroup& w, const Int8Group& x, float* lanes) {
       parts[i] = static_cast<std::int16_t>(parts[i] + w.values[set][i] * x.values[set][i]);
     }
   }
-  for (int lane = 0; lane < kInt8Lanes; ++lane) {
+  for (std::int64_t lane = 0; lane < kInt8Lanes; ++lane) {
     const std::int32_t sum =
         parts[4 * lane] + parts[4 * lane + 1] + parts[4 * lane + 2] + parts[4 * lane + 3];
     lanes[lane] =
@@ -131,7 +131,7 @@ void add_group(const DecodedGroup& w, const Int8Group& x, float* lanes) {
 
 float sum_of_lanes(const float* lanes) {
   float quarters[4];
-  for (int q = 0; q < 4; ++q) {
+  for (std::int64_t q = 0; q < 4; ++q) {
     quarters[q] = (lanes[4 * q] + lanes[4 * q + 2]) + (lanes[4 * q + 1] + lanes[4 * q + 3]);
   }
   return (quarters[0] + quarters[2]) + (quarters[1] + quarters[3]);
@@ -140,17 +140,17 @@ float sum_of_lanes(const float* lanes) {
 void run_row(const Mxfp4Int8Tile& tile, const std::uint8_t* codes, const std::uint8_t* scales,
              float* out) {
   float lanes[kTileInputs][kInt8Lanes];
-  std::fill_n(lanes[0], tile.num_inputs * kInt8Lanes, 0.0F);
+  std::fill_n(lanes[0], std::int64_t{tile.num_inputs} * kInt8Lanes, 0.0F);
   const std::int64_t num_groups = num_int8_groups(tile.cols);
   for (std::int64_t group = 0; group < num_groups; ++group) {
     const std::int64_t first = group * kInt8Lanes;
     DecodedGroup decoded;
     decode(codes + first * kInt8Block / 2, scales + first, tile.cols / kInt8Block - first, decoded);
-    for (std::int32_t i = 0; i < tile.num_inputs; ++i) {
+    for (std::int64_t i = 0; i < tile.num_inputs; ++i) {
       add_group(decoded, tile.x[i * num_groups + group], lanes[i]);
     }
   }
-  for (std::int32_t i = 0; i < tile.num_inputs; ++i) {
+  for (std::int64_t i = 0; i < tile.num_inputs; ++i) {
     out[i * kTileRows] = sum_of_lanes(lanes[i]);
   }
 }

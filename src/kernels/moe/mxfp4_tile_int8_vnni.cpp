@@ -18,7 +18,7 @@ constexpr std::int32_t kBlockInputs = 3;  // 12 sums of a group, 12 of all group
 // Groups that are decoded at a time: 4 rows of 12 groups are 27 KiB.
 constexpr std::int64_t kDecodedGroups = 12;
 // Bytes of a decoded group of four rows: eight registers of values and one of scales for each.
-constexpr std::int64_t kDecodedBytes = kBlockRows * (kInt8Sets + 1) * 64;
+constexpr std::int64_t kDecodedBytes = std::int64_t{kBlockRows} * (kInt8Sets + 1) * 64;
 
 // 12 more than twice the value of each code: the unsigned side of the product.
 struct CodeTable {
@@ -49,7 +49,7 @@ constexpr std::int64_t kGroupCodes = kInt8GroupColumns / 2;  // bytes
 __attribute__((noinline)) void copy_codes(const std::uint8_t* from, std::int64_t count,
                                           std::uint8_t* to) {
 #pragma GCC unroll 4
-  for (std::int32_t i = 0; i < kQuarters; ++i) {
+  for (std::int64_t i = 0; i < kQuarters; ++i) {
     const __mmask16 mask = first_lanes(count / 4 - 16 * i);
     _mm512_store_si512(to + 64 * i, _mm512_maskz_loadu_epi32(mask, from + 64 * i));
   }
