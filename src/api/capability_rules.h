@@ -27,8 +27,4 @@ namespace nibble {
 Capabilities evaluate(const MachineFacts& machine, const BuildFacts& build,
                       std::span<const KernelRow> kernels);
 
-// "13.0" of 13000; "2.27.3" of 22703 and "2.8.4" of 2804.
-std::string cuda_version_text(int version);
-std::string nccl_version_text(int version);
-
 }  // namespace nibble

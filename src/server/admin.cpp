@@ -1,6 +1,7 @@
 // Endpoints that generate nothing.
 #include <fmt/format.h>
 
+#include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/handlers.h"
 #include "server/request_body.h"
@@ -40,14 +41,12 @@ std::optional<std::vector<std::int32_t>> ids_of(const Call& call, Fields& fields
 // Reads the body, then replies with what `make` gives, or with the fault.
 template <typename Make>
 void answer(const Call& call, Make make) {
-  Json body;
-  ApiError error;
-  if (!parse_body(call.request.body, body, error)) {
-    call.exchange->reply(error_reply(error));
+  const std::optional<Json> body = body_of(call);
+  if (!body.has_value()) {
     return;
   }
   std::optional<ApiError> fault;
-  Fields fields(body, "", fault);
+  Fields fields(*body, "", fault);
   const Json reply = make(fields);
   call.exchange->reply(fault.has_value() ? error_reply(*fault) : HttpReply{.body = dump(reply)});
 }

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions
 #include <utility>
 
+#include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
 #include "server/request_body.h"
@@ -215,14 +216,12 @@ void read_logprobs(Fields& fields, Request& request) {
 }  // namespace
 
 void chat_completions(const Call& call) {
-  Json body;
-  ApiError error;
-  if (!parse_body(call.request.body, body, error)) {
-    call.exchange->reply(error_reply(error));
+  const std::optional<Json> body = body_of(call);
+  if (!body.has_value()) {
     return;
   }
   std::optional<ApiError> fault;
-  Fields fields(body, "", fault);
+  Fields fields(*body, "", fault);
   Request request{.prompt = ChatPrompt{}};
   auto& prompt = std::get<ChatPrompt>(request.prompt);
   read_model(fields, call.context);

@@ -23,36 +23,19 @@ std::optional<ChatRole> role_of(const std::string& name) {
   return std::nullopt;
 }
 
-// Calls `read` with the fields of each object of an array.
-template <typename Read>
-void each_object(Fields& fields, const char* name, std::optional<ApiError>& fault, Read read) {
-  const Json* list = fields.array(name);
-  for (std::size_t i = 0; list != nullptr && i < list->size() && !fault.has_value(); ++i) {
-    const std::string path = fmt::format("{}[{}]", fields.path(name), i);
-    if (!(*list)[i].is_object()) {
-      fields.refuse(
-          bad_request(path, fmt::format("{}: want an object, found {}", path, shown((*list)[i]))));
-      return;
-    }
-    Fields one((*list)[i], path + ".", fault);
-    read(one);
-  }
-}
-
-ToolCall read_call(Fields& fields, std::optional<ApiError>& fault) {
+ToolCall read_call(Fields& fields) {
   ToolCall call{.id = fields.text("id").value_or("")};
-  const Json* function = fields.object("function");
-  if (function == nullptr) {
+  std::optional<Fields> function = fields.inner("function");
+  if (!function.has_value()) {
     fields.fail("function", "an object with name and arguments");
     return call;
   }
-  Fields inner(*function, fields.path("function."), fault);
-  call.name = inner.required_text("name");
-  call.arguments = inner.text("arguments").value_or("");
+  call.name = function->required_text("name");
+  call.arguments = function->text("arguments").value_or("");
   return call;
 }
 
-ChatMessage read_message(Fields& fields, std::optional<ApiError>& fault) {
+ChatMessage read_message(Fields& fields) {
   ChatMessage message;
   const std::optional<ChatRole> role = role_of(fields.required_text("role"));
   if (!role.has_value()) {
@@ -67,8 +50,8 @@ ChatMessage read_message(Fields& fields, std::optional<ApiError>& fault) {
     message.reasoning =
         fields.text(fields.has("reasoning_content") ? "reasoning_content" : "reasoning")
             .value_or("");
-    each_object(fields, "tool_calls", fault,
-                [&](Fields& call) { message.tool_calls.push_back(read_call(call, fault)); });
+    fields.each_object("tool_calls",
+                       [&](Fields& call) { message.tool_calls.push_back(read_call(call)); });
     fields.refuse_unless_idle("function_call", "want tool_calls");
   } else if (*role == ChatRole::kTool) {
     message.tool_call_id = fields.text("tool_call_id").value_or("");
@@ -83,31 +66,18 @@ ChatMessage read_message(Fields& fields, std::optional<ApiError>& fault) {
   return message;
 }
 
-Tool read_tool(Fields& fields, std::optional<ApiError>& fault) {
-  Tool tool;
+Tool read_tool(Fields& fields) {
   if (fields.required_text("type") != "function") {
     fields.fail("type", "\"function\"");
-    return tool;
+    return {};
   }
-  const Json* function = fields.object("function");
-  if (function == nullptr) {
+  std::optional<Fields> function = fields.inner("function");
+  if (!function.has_value()) {
     fields.fail("function", "an object with a name");
-    return tool;
+    return {};
   }
-  Fields inner(*function, fields.path("function."), fault);
-  tool.name = inner.required_text("name");
-  if (!is_tool_name(tool.name)) {
-    inner.fail("name", "1 to 64 letters, digits, '_', '-' or '.'");
-  }
-  tool.description = inner.text("description").value_or("");
-  if (const Json* parameters = inner.object("parameters")) {
-    tool.parameters_json = dump(*parameters);
-  }
-  tool.is_strict = inner.boolean("strict").value_or(false);
-  return tool;
+  return read_function(*function, "parameters");
 }
-
-}  // namespace
 
 bool is_tool_name(const std::string& name) {
   return !name.empty() && name.size() <= 64 &&
@@ -115,6 +85,8 @@ bool is_tool_name(const std::string& name) {
            return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
          });
 }
+
+}  // namespace
 
 std::string read_content(Fields& message, const char* name) {
   const Json* content = message.any(name);
@@ -152,28 +124,31 @@ void read_messages(Fields& fields, ChatPrompt& prompt) {
     fields.fail("messages", "an array of at least 1 message");
     return;
   }
-  std::optional<ApiError> fault;
-  each_object(fields, "messages", fault,
-              [&](Fields& one) { prompt.messages.push_back(read_message(one, fault)); });
-  if (fault.has_value()) {
-    fields.refuse(*fault);
+  fields.each_object("messages",
+                     [&](Fields& one) { prompt.messages.push_back(read_message(one)); });
+}
+
+Tool read_function(Fields& fields, const char* schema) {
+  Tool tool{.name = fields.required_text("name"),
+            .description = fields.text("description").value_or("")};
+  if (!is_tool_name(tool.name)) {
+    fields.fail("name", "1 to 64 letters, digits, '_', '-' or '.'");
   }
+  if (const Json* parameters = fields.object(schema)) {
+    tool.parameters_json = dump(*parameters);
+  }
+  tool.is_strict = fields.boolean("strict").value_or(false);
+  return tool;
 }
 
 void read_tools(Fields& fields, ChatPrompt& prompt) {
-  std::optional<ApiError> fault;
-  each_object(fields, "tools", fault,
-              [&](Fields& one) { prompt.tools.push_back(read_tool(one, fault)); });
-  if (fault.has_value()) {
-    fields.refuse(*fault);
-  }
+  fields.each_object("tools", [&](Fields& one) { prompt.tools.push_back(read_tool(one)); });
   fields.refuse_unless_idle("functions", "want tools");
   fields.refuse_unless_idle("function_call", "want tool_choice");
   read_tool_choice(fields, prompt);
 }
 
 void read_tool_choice(Fields& fields, ChatPrompt& prompt) {
-  std::optional<ApiError> fault;
   prompt.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   const Json* choice = fields.any("tool_choice");
   if (choice == nullptr || *choice == "auto") {
@@ -185,38 +160,33 @@ void read_tool_choice(Fields& fields, ChatPrompt& prompt) {
     prompt.tool_choice.kind = ToolChoice::Kind::kRequired;
   } else if (choice->is_object()) {
     // The name lies within "function" in chats, beside the type in responses.
+    Fields whole = *fields.inner("tool_choice");
     const auto function = choice->find("function");
-    const Json& named = function != choice->end() && function->is_object() ? *function : *choice;
-    Fields inner(named, fields.path("tool_choice."), fault);
-    prompt.tool_choice = {ToolChoice::Kind::kNamed, inner.required_text("name")};
-    if (fault.has_value()) {
-      fields.refuse(*fault);
-    }
+    const bool is_nested = function != choice->end() && function->is_object();
+    Fields named = is_nested ? *whole.inner("function") : whole;
+    prompt.tool_choice = {ToolChoice::Kind::kNamed, named.required_text("name")};
   } else {
     fields.fail("tool_choice", "none, auto, required or a function");
   }
 }
 
+std::optional<ReasoningEffort> read_effort(Fields& fields, const char* name) {
+  const auto effort = fields.choice(name, {"low", "medium", "high"});
+  if (!effort.has_value()) {
+    return std::nullopt;
+  }
+  return *effort == "low"    ? ReasoningEffort::kLow
+         : *effort == "high" ? ReasoningEffort::kHigh
+                             : ReasoningEffort::kMedium;
+}
+
 void read_template(Fields& fields, ChatPrompt& prompt) {
   prompt.current_date = today();
-  std::optional<ApiError> fault;
-  const auto read = [&prompt](Fields& from) {
-    const auto effort = from.choice("reasoning_effort", {"low", "medium", "high"});
-    if (effort.has_value()) {
-      prompt.effort = *effort == "low"    ? ReasoningEffort::kLow
-                      : *effort == "high" ? ReasoningEffort::kHigh
-                                          : ReasoningEffort::kMedium;
-    }
-  };
-  if (const Json* arguments = fields.object("chat_template_kwargs")) {
-    Fields inner(*arguments, fields.path("chat_template_kwargs."), fault);
-    read(inner);
-    prompt.current_date = inner.text("current_date").value_or(prompt.current_date);
+  if (std::optional<Fields> inner = fields.inner("chat_template_kwargs")) {
+    prompt.effort = read_effort(*inner, "reasoning_effort").value_or(prompt.effort);
+    prompt.current_date = inner->text("current_date").value_or(prompt.current_date);
   }
-  if (fault.has_value()) {
-    fields.refuse(*fault);
-  }
-  read(fields);
+  prompt.effort = read_effort(fields, "reasoning_effort").value_or(prompt.effort);
 }
 
 std::string today() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/call_body.h"
 #include "server/generation_job.h"
 #include "server/request_body.h"
 #include "server/usage.h"
@@ -230,14 +231,12 @@ std::string text_of(const Prompt& prompt, const ModelHost& host) {
 }  // namespace
 
 void completions(const Call& call) {
-  Json body;
-  ApiError error;
-  if (!parse_body(call.request.body, body, error)) {
-    call.exchange->reply(error_reply(error));
+  const std::optional<Json> body = body_of(call);
+  if (!body.has_value()) {
     return;
   }
   std::optional<ApiError> fault;
-  Fields fields(body, "", fault);
+  Fields fields(*body, "", fault);
   Request base;
   read_model(fields, call.context);
   const std::vector<Prompt> prompts = read_prompts(fields);

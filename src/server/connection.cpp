@@ -1,15 +1,16 @@
 #include "server/connection.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <cctype>
-#include <exception>
 #include <optional>
+#include <utility>
+
+#include "server/beast_request.h"
+#include "server/connection_exchange.h"
+#include "server/wake_signal.h"
 
 namespace nibble::server {
 namespace {
@@ -24,67 +25,6 @@ constexpr std::size_t kAheadBytes = 128 << 10;
 constexpr std::chrono::milliseconds kIdleCheck{500};
 // How long the rest of a refused upload is swallowed, so that the client gets to read the refusal.
 constexpr std::chrono::seconds kLinger{2};
-
-// Wakes the one coroutine that waits. Everything on one strand.
-class Signal {
- public:
-  explicit Signal(const asio::any_io_executor& executor) : timer_(executor) {}
-
-  void raise() {
-    is_raised_ = true;
-    timer_.cancel();
-  }
-  // False when the deadline came first.
-  asio::awaitable<bool> wait_until(Clock::time_point deadline) {
-    if (!is_raised_) {
-      timer_.expires_at(deadline);
-      ErrorCode ignored;
-      co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    }
-    co_return std::exchange(is_raised_, false);
-  }
-
- private:
-  asio::steady_timer timer_;
-  bool is_raised_ = false;
-};
-
-std::string_view reason(int status) {
-  const auto known = http::obsolete_reason(static_cast<http::status>(status));
-  return {known.data(), known.size()};
-}
-
-std::string lower(boost::beast::string_view text) {
-  std::string out(text.data(), text.size());
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
-int status_of(const ErrorCode& fault) {
-  if (fault == http::error::header_limit) {
-    return 431;
-  }
-  if (fault == http::error::body_limit) {
-    return 413;
-  }
-  return fault == http::error::bad_version ? 505 : 400;
-}
-
-HttpRequest plain(http::request<http::string_body>&& from) {
-  HttpRequest out;
-  out.method.assign(from.method_string().data(), from.method_string().size());
-  const std::string target(from.target().data(), from.target().size());
-  const std::size_t question = target.find('?');
-  out.path = target.substr(0, question);
-  out.query = question == std::string::npos ? "" : target.substr(question + 1);
-  for (const auto& field : from) {
-    out.headers.push_back(
-        {lower(field.name_string()), std::string(field.value().data(), field.value().size())});
-  }
-  out.body = std::move(from.body());
-  return out;
-}
 
 // One more of something, for as long as this lives.
 class Counted {
@@ -106,85 +46,23 @@ class Counted {
   std::atomic<std::int32_t>* count_;
 };
 
-class Connection;
-
-class ConnectionExchange final : public Exchange,
-                                 public std::enable_shared_from_this<ConnectionExchange> {
+// A connection and its exchange hold each other: no longer than this lives, which ends with the
+// coroutine, even if that is never resumed.
+class Bond {
  public:
-  ConnectionExchange(std::shared_ptr<Connection> connection, bool is_head, bool is_http11)
-      : connection_(std::move(connection)), is_head_(is_head), is_chunked_(is_http11) {}
-
-  void post(std::function<void()> work) override;
-  void reply(HttpReply reply) override;
-  void begin_stream(HttpReply head) override;
-  void send(std::string_view chunk) override;
-  void end_stream() override;
-  void when_gone(std::function<void()> action) override {
-    if (has_left_) {
-      action();
-    } else if (!is_over_) {
-      gone_ = std::move(action);
-    }
+  Bond(std::shared_ptr<ConnectionExchange>& current, std::shared_ptr<ConnectionExchange> exchange)
+      : current_(current) {
+    current_ = std::move(exchange);
   }
-  void when_late(std::chrono::milliseconds after, std::function<void()> action) override {
-    if (after.count() > 0) {
-      deadline_ = Clock::now() + after;
-      late_ = std::move(action);
-    }
-  }
-
-  // The client has left: whatever comes now is dropped.
-  void leave() {
-    if (!std::exchange(is_over_, true)) {
-      has_left_ = true;
-      if (gone_) {
-        std::exchange(gone_, nullptr)();
-      }
-    }
-    forget();
-  }
-  void check_time() {
-    if (!is_over_ && late_ && Clock::now() >= deadline_) {
-      deadline_ = Clock::time_point::max();
-      std::exchange(late_, nullptr)();
-    }
-  }
-  // Runs work of a handler: a mistake in one may end its request, never the server.
-  template <typename Work>
-  void guard(const Work& work) {
-    try {
-      work();
-    } catch (const std::exception&) {
-      fail();
-    }
-  }
-  bool is_over() const { return is_over_; }
-  // A stream whose end only the end of the connection can tell: clients of HTTP/1.0.
-  bool must_close() const { return is_streaming_ && !is_chunked_; }
-  Clock::time_point deadline() const { return late_ ? deadline_ : Clock::time_point::max(); }
+  ~Bond() { current_ = nullptr; }
+  Bond(const Bond&) = delete;
+  Bond& operator=(const Bond&) = delete;
 
  private:
-  std::string head(const HttpReply& reply, std::string_view framing) const;
-  void write(std::string_view bytes);
-  void finish();
-  void fail();
-  void forget() {
-    gone_ = nullptr;
-    late_ = nullptr;
-  }
-
-  std::shared_ptr<Connection> connection_;
-  std::function<void()> gone_;
-  std::function<void()> late_;
-  Clock::time_point deadline_ = Clock::time_point::max();
-  bool is_head_ = false;
-  bool is_chunked_ = false;
-  bool is_streaming_ = false;
-  bool is_over_ = false;
-  bool has_left_ = false;  // the client, before the end
+  std::shared_ptr<ConnectionExchange>& current_;
 };
 
-class Connection final : public std::enable_shared_from_this<Connection> {
+class Connection final : public ReplyChannel, public std::enable_shared_from_this<Connection> {
  public:
   Connection(const asio::any_io_executor& executor, std::unique_ptr<Wire> wire,
              const ConnectionContext& context, std::function<void()> when_over)
@@ -196,19 +74,21 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         wake_(executor),
         space_(executor),
         watchdog_(executor) {}
-  ~Connection() { when_over_(); }
+  ~Connection() override { when_over_(); }
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   static asio::awaitable<void> run(std::shared_ptr<Connection> self);
 
-  const asio::any_io_executor& executor() const { return executor_; }
-  bool keeps_alive() const { return keeps_alive_; }
-  void refuse_more() { keeps_alive_ = false; }
-  void append(std::string_view bytes);
-  void wake() { wake_.raise(); }
-  HttpReply internal_error() const { return context_.malformed(500, "the server made a mistake"); }
-  void cut();
+  const asio::any_io_executor& executor() const override { return executor_; }
+  void append(std::string_view bytes) override;
+  void wake() override { wake_.raise(); }
+  void cut() override;
+  bool keeps_alive() const override { return keeps_alive_; }
+  void refuse_more() override { keeps_alive_ = false; }
+  HttpReply internal_error() const override {
+    return context_.malformed(500, "the server made a mistake");
+  }
 
  private:
   using Parser = http::request_parser<http::string_body>;
@@ -229,8 +109,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   const ConnectionContext& context_;
   const ConnectionLimits& limits_;
   std::function<void()> when_over_;
-  Signal wake_;   // for the one that serves: bytes came, the client left, there is output
-  Signal space_;  // for the one that reads: there is room
+  WakeSignal wake_;   // for the one that serves: bytes came, the client left, there is output
+  WakeSignal space_;  // for the one that reads: there is room
   asio::steady_timer watchdog_;
   boost::beast::flat_buffer in_;
   std::string out_;
@@ -242,110 +122,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool is_closed_ = false;
   bool is_flushing_ = false;
 };
-
-// A connection and its exchange hold each other: no longer than this lives, which ends with the
-// coroutine, even if that is never resumed.
-class Bond {
- public:
-  Bond(std::shared_ptr<ConnectionExchange>& current, std::shared_ptr<ConnectionExchange> exchange)
-      : current_(current) {
-    current_ = std::move(exchange);
-  }
-  ~Bond() { current_ = nullptr; }
-  Bond(const Bond&) = delete;
-  Bond& operator=(const Bond&) = delete;
-
- private:
-  std::shared_ptr<ConnectionExchange>& current_;
-};
-
-void ConnectionExchange::post(std::function<void()> work) {
-  // The exchange, and with it the connection, lives until the work is done.
-  asio::post(connection_->executor(),
-             [self = shared_from_this(), work = std::move(work)] { self->guard(work); });
-}
-
-std::string ConnectionExchange::head(const HttpReply& reply, std::string_view framing) const {
-  std::string out = fmt::format("HTTP/1.1 {} {}\r\n", reply.status, reason(reply.status));
-  const auto add = [&out](std::string_view name, std::string_view value) {
-    out.append(name).append(": ").append(value).append("\r\n");
-  };
-  if (!reply.content_type.empty()) {
-    add("content-type", reply.content_type);
-  }
-  for (const auto* headers : {&added_headers(), &reply.headers}) {
-    for (const Header& header : *headers) {
-      add(header.name, header.value);
-    }
-  }
-  if (!connection_->keeps_alive()) {
-    add("connection", "close");
-  }
-  return out.append(framing).append("\r\n");
-}
-
-void ConnectionExchange::write(std::string_view bytes) { connection_->append(bytes); }
-
-void ConnectionExchange::reply(HttpReply reply) {
-  if (is_over_) {
-    return;
-  }
-  const bool has_body = reply.status != 204 && reply.status != 304;
-  std::string bytes =
-      head(reply, has_body ? fmt::format("content-length: {}\r\n", reply.body.size()) : "");
-  if (has_body && !is_head_) {
-    bytes += reply.body;
-  }
-  write(bytes);  // at once: only streams can fall behind
-  finish();
-}
-
-void ConnectionExchange::begin_stream(HttpReply reply) {
-  if (is_over_) {
-    return;
-  }
-  is_streaming_ = true;
-  if (must_close()) {
-    connection_->refuse_more();
-  }
-  write(head(reply, is_chunked_ ? "transfer-encoding: chunked\r\n" : ""));
-}
-
-void ConnectionExchange::send(std::string_view chunk) {
-  if (is_over_ || chunk.empty() || is_head_) {
-    return;
-  }
-  if (is_chunked_) {
-    write(fmt::format("{:x}\r\n{}\r\n", chunk.size(), chunk));
-  } else {
-    write(chunk);
-  }
-}
-
-void ConnectionExchange::end_stream() {
-  if (is_over_) {
-    return;
-  }
-  if (is_chunked_ && !is_head_) {
-    write("0\r\n\r\n");
-  }
-  finish();
-}
-
-// In a stream nothing can be said any more but by its missing end.
-void ConnectionExchange::fail() {
-  if (is_streaming_) {
-    connection_->cut();
-  } else {
-    reply(connection_->internal_error());
-  }
-}
-
-void ConnectionExchange::finish() {
-  is_over_ = true;
-  forget();
-  connection_->wake();
-}
 
 asio::awaitable<void> Connection::run(std::shared_ptr<Connection> self) {
   if (co_await self->shake_hands()) {

@@ -112,6 +112,20 @@ const Json* Fields::object(const char* name) {
   return value;
 }
 
+std::optional<Fields> Fields::inner(const char* name) {
+  const Json* value = object(name);
+  return value == nullptr ? std::nullopt : std::optional(Fields(*value, path(name) + ".", fault_));
+}
+
+std::optional<Fields> Fields::object_at(const char* name, const Json& value, std::size_t index) {
+  const std::string where = fmt::format("{}[{}]", path(name), index);
+  if (!value.is_object()) {
+    refuse(bad_request(where, fmt::format("{}: want an object, found {}", where, shown(value))));
+    return std::nullopt;
+  }
+  return Fields(value, where + ".", fault_);
+}
+
 std::optional<std::string> Fields::choice(const char* name,
                                           std::initializer_list<const char*> choices) {
   const Json* value = find(name);

@@ -35,6 +35,19 @@ class Fields {
   // Array elements: ints, each within 32 bits.
   std::vector<std::int32_t> ids_of(const Json& array, const std::string& path);
 
+  // The object of that name, with this one's fault; nothing when absent or of another type.
+  std::optional<Fields> inner(const char* name);
+  // Calls `read` with the fields of each object of an array, up to the first fault.
+  template <typename Read>
+  void each_object(const char* name, Read read) {
+    const Json* list = array(name);
+    for (std::size_t i = 0; list != nullptr && i < list->size() && !failed(); ++i) {
+      if (std::optional<Fields> one = object_at(name, (*list)[i], i)) {
+        read(*one);
+      }
+    }
+  }
+
   std::string path(const char* name) const { return path_ + name; }
   void fail(const char* name, const std::string& wanted);  // "want ..., found <value>"
   void refuse(ApiError error);
@@ -44,6 +57,7 @@ class Fields {
 
  private:
   const Json* find(const char* name) const;
+  std::optional<Fields> object_at(const char* name, const Json& value, std::size_t index);
 
   const Json& object_;
   std::string path_;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
 #include "server/request_body.h"
@@ -204,7 +205,7 @@ void read_block(Fields& block, ChatMessage& message, ChatPrompt& prompt) {
   }
 }
 
-void read_turn(Fields& fields, ChatPrompt& prompt, std::optional<ApiError>& fault) {
+void read_turn(Fields& fields, ChatPrompt& prompt) {
   const auto role = fields.choice("role", {"user", "assistant"});
   ChatMessage message{.role = role == "assistant" ? ChatRole::kAssistant : ChatRole::kUser};
   const Json* content = fields.any("content");
@@ -215,16 +216,7 @@ void read_turn(Fields& fields, ChatPrompt& prompt, std::optional<ApiError>& faul
     prompt.messages.push_back(std::move(message));
     return;
   }
-  for (std::size_t i = 0; !fault.has_value() && content != nullptr && i < content->size(); ++i) {
-    const std::string path = fmt::format("{}[{}]", fields.path("content"), i);
-    if (!(*content)[i].is_object()) {
-      fields.refuse(
-          bad_request(path, fmt::format("{}: want a block, found {}", path, shown((*content)[i]))));
-      return;
-    }
-    Fields block((*content)[i], path + ".", fault);
-    read_block(block, message, prompt);
-  }
+  fields.each_object("content", [&](Fields& block) { read_block(block, message, prompt); });
   if (!message.content.empty() || !message.tool_calls.empty()) {
     prompt.messages.push_back(std::move(message));
   }
@@ -240,41 +232,12 @@ void read_turns(Fields& fields, ChatPrompt& prompt) {
     fields.fail("messages", "an array of at least 1 message");
     return;
   }
-  std::optional<ApiError> fault;
-  for (std::size_t i = 0; !fault.has_value() && i < messages->size(); ++i) {
-    if (!(*messages)[i].is_object()) {
-      fields.fail("messages", "an array of objects");
-      return;
-    }
-    Fields turn((*messages)[i], fmt::format("messages[{}].", i), fault);
-    read_turn(turn, prompt, fault);
-  }
-  if (fault.has_value()) {
-    fields.refuse(*fault);
-  }
+  fields.each_object("messages", [&](Fields& turn) { read_turn(turn, prompt); });
 }
 
 void read_message_tools(Fields& fields, ChatPrompt& prompt) {
-  const Json* tools = fields.array("tools");
-  std::optional<ApiError> fault;
-  for (std::size_t i = 0; tools != nullptr && !fault.has_value() && i < tools->size(); ++i) {
-    if (!(*tools)[i].is_object()) {
-      fields.fail("tools", "an array of objects");
-      return;
-    }
-    Fields one((*tools)[i], fmt::format("tools[{}].", i), fault);
-    Tool tool{.name = one.required_text("name"),
-              .description = one.text("description").value_or("")};
-    if (!is_tool_name(tool.name)) {
-      one.fail("name", "1 to 64 letters, digits, '_', '-' or '.'");
-    }
-    const Json* schema = one.object("input_schema");
-    tool.parameters_json = schema == nullptr ? "" : dump(*schema);
-    prompt.tools.push_back(std::move(tool));
-  }
-  if (fault.has_value()) {
-    fields.refuse(*fault);
-  }
+  fields.each_object(
+      "tools", [&](Fields& one) { prompt.tools.push_back(read_function(one, "input_schema")); });
   const Json* choice = fields.object("tool_choice");
   const Json type = choice == nullptr ? Json("auto") : choice->value("type", Json());
   if (type == "none") {
@@ -303,29 +266,20 @@ bool read_conversation(const Call& call, Fields& fields, Request& request) {
   return !fields.failed();
 }
 
-bool read_json(const Call& call, Json& body) {
-  ApiError error;
-  if (!parse_body(call.request.body, body, error)) {
-    call.exchange->reply(refusal_of(error));
-    return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 void messages(const Call& call) {
-  Json body;
-  if (!read_json(call, body)) {
+  std::optional<Json> body = body_of(call, &refusal_of);
+  if (!body.has_value()) {
     return;
   }
+  if (body->contains("stop_sequences")) {
+    (*body)["stop"] = (*body)["stop_sequences"];
+  }
   std::optional<ApiError> fault;
-  Fields fields(body, "", fault);
+  Fields fields(*body, "", fault);
   Request request;
   (void)read_conversation(call, fields, request);
-  if (body.contains("stop_sequences")) {
-    body["stop"] = body["stop_sequences"];
-  }
   read_sampling(fields, request);
   if (!fields.has("max_tokens")) {
     fields.fail("max_tokens", "a whole number from 1");
@@ -355,12 +309,12 @@ void messages(const Call& call) {
 }
 
 void count_tokens(const Call& call) {
-  Json body;
-  if (!read_json(call, body)) {
+  const std::optional<Json> body = body_of(call, &refusal_of);
+  if (!body.has_value()) {
     return;
   }
   std::optional<ApiError> fault;
-  Fields fields(body, "", fault);
+  Fields fields(*body, "", fault);
   Request request;
   if (read_conversation(call, fields, request)) {
     const Result<std::vector<std::int32_t>> ids = call.loaded.host->prompt_ids(request);

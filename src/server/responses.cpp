@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
 #include "server/request_body.h"
@@ -69,79 +70,33 @@ void read_input(Fields& fields, ChatPrompt& prompt) {
     fields.fail("input", "a text, or an array of at least 1 item");
     return;
   }
-  std::optional<ApiError> fault;
   std::string reasoning;
-  for (std::size_t i = 0; !fault.has_value() && i < input->size(); ++i) {
-    if (!(*input)[i].is_object()) {
-      fields.fail("input", "an array of objects");
-      return;
-    }
-    Fields item((*input)[i], fmt::format("input[{}].", i), fault);
-    read_item(item, reasoning, prompt);
-  }
-  if (fault.has_value()) {
-    fields.refuse(*fault);
-  }
+  fields.each_object("input", [&](Fields& item) { read_item(item, reasoning, prompt); });
 }
 
 // Functions lie flat here, without a "function" object.
 void read_flat_tools(Fields& fields, ChatPrompt& prompt) {
-  const Json* tools = fields.array("tools");
-  std::optional<ApiError> fault;
-  for (std::size_t i = 0; tools != nullptr && !fault.has_value() && i < tools->size(); ++i) {
-    if (!(*tools)[i].is_object()) {
-      fields.fail("tools", "an array of objects");
-      return;
-    }
-    Fields one((*tools)[i], fmt::format("tools[{}].", i), fault);
+  fields.each_object("tools", [&](Fields& one) {
     if (one.required_text("type") != "function") {
       one.fail("type", "\"function\"");
     }
-    Tool tool{.name = one.required_text("name"),
-              .description = one.text("description").value_or("")};
-    if (!is_tool_name(tool.name)) {
-      one.fail("name", "1 to 64 letters, digits, '_', '-' or '.'");
-    }
-    const Json* parameters = one.object("parameters");
-    tool.parameters_json = parameters == nullptr ? "" : dump(*parameters);
-    tool.is_strict = one.boolean("strict").value_or(false);
-    prompt.tools.push_back(std::move(tool));
-  }
-  if (fault.has_value()) {
-    fields.refuse(*fault);
-  }
+    prompt.tools.push_back(read_function(one, "parameters"));
+  });
   read_tool_choice(fields, prompt);
 }
 
-void read_effort(Fields& fields, ChatPrompt& prompt) {
+void read_reasoning(Fields& fields, ChatPrompt& prompt) {
   read_template(fields, prompt);
-  const Json* reasoning = fields.object("reasoning");
-  if (reasoning == nullptr) {
-    return;
-  }
-  std::optional<ApiError> fault;
-  Fields inner(*reasoning, "reasoning.", fault);
-  const auto effort = inner.choice("effort", {"low", "medium", "high"});
-  if (effort.has_value()) {
-    prompt.effort = *effort == "low"    ? ReasoningEffort::kLow
-                    : *effort == "high" ? ReasoningEffort::kHigh
-                                        : ReasoningEffort::kMedium;
-  }
-  if (fault.has_value()) {
-    fields.refuse(*fault);
+  if (std::optional<Fields> reasoning = fields.inner("reasoning")) {
+    prompt.effort = read_effort(*reasoning, "effort").value_or(prompt.effort);
   }
 }
 
 void read_text_format(Fields& fields, Request& request) {
-  const Json* text = fields.object("text");
-  const Json format = text == nullptr ? Json() : text->value("format", Json());
-  if (format.is_object()) {
-    std::optional<ApiError> fault;
-    Fields inner(format, "text.format.", fault);
-    read_format(inner, request);
-    if (fault.has_value()) {
-      fields.refuse(*fault);
-    }
+  std::optional<Fields> text = fields.inner("text");
+  std::optional<Fields> format = text.has_value() ? text->inner("format") : std::nullopt;
+  if (format.has_value()) {
+    read_format(*format, request);
   }
 }
 
@@ -242,21 +197,19 @@ void refuse_unknown(const Call& call) {
 }  // namespace
 
 void responses(const Call& call) {
-  Json body;
-  ApiError error;
-  if (!parse_body(call.request.body, body, error)) {
-    call.exchange->reply(error_reply(error));
+  const std::optional<Json> body = body_of(call);
+  if (!body.has_value()) {
     return;
   }
   std::optional<ApiError> fault;
-  Fields fields(body, "", fault);
+  Fields fields(*body, "", fault);
   Request request;
   auto& prompt = request.prompt.emplace<ChatPrompt>();
   read_model(fields, call.context);
   continue_from(call, fields, prompt);
   read_input(fields, prompt);
   read_flat_tools(fields, prompt);
-  read_effort(fields, prompt);
+  read_reasoning(fields, prompt);
   read_sampling(fields, request);
   read_max_tokens(fields, {"max_output_tokens"}, 1, request);
   read_text_format(fields, request);
@@ -268,7 +221,7 @@ void responses(const Call& call) {
     call.exchange->reply(error_reply(*fault));
     return;
   }
-  start(call, body, std::move(request), instructions);
+  start(call, *body, std::move(request), instructions);
 }
 
 void get_response(const Call& call) {
