@@ -1,6 +1,7 @@
 // POST /v1/chat/completions
 #include <utility>
 
+#include "nibble/choices.h"
 #include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
@@ -244,8 +245,9 @@ void chat_completions(const Call& call) {
     call.exchange->reply(error_reply(*fault));
     return;
   }
-  GenerationJob job{
-      .requests = choices_of(request, n), .is_stream = stream.is_stream, .checks_tool_names = true};
+  GenerationJob job{.requests = choices_of(request, static_cast<std::size_t>(n)),
+                    .is_stream = stream.is_stream,
+                    .checks_tool_names = true};
   job.form = std::make_unique<ChatForm>(*call.loaded.host, std::move(options), job.requests.size());
   run_job(call, std::move(job));
 }

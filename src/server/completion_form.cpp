@@ -128,8 +128,8 @@ class CompletionForm final : public AnswerForm {
     out["choices"] = Json::array();
     std::vector<Response> shown;
     for (std::size_t prompt = 0; prompt < options_.echoes.size(); ++prompt) {
-      const auto answers = std::span(responses).subspan(prompt * options_.num_generated,
-                                                        options_.num_generated);
+      const auto answers =
+          std::span(responses).subspan(prompt * options_.num_generated, options_.num_generated);
       for (const std::size_t index : shown_of(answers)) {
         Json choice = choice_json(prompt, answers[index], answers.front().prompt_logprobs);
         choice["index"] = out["choices"].size();

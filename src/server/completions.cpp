@@ -2,192 +2,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "nibble/choices.h"
 #include "server/call_body.h"
-#include "server/generation_job.h"
+#include "server/completion_form.h"
 #include "server/request_body.h"
-#include "server/usage.h"
 
 namespace nibble::server {
 namespace {
 
 constexpr std::int32_t kDefaultMaxTokens = 16;  // OpenAI's
 constexpr std::size_t kMostPrompts = 1024;
-
-struct CompletionOptions {
-  std::string model;
-  std::vector<std::string> echoes;  // one for each choice: the prompt, or nothing
-  bool includes_usage = false;
-  bool wants_logprobs = false;
-  bool wants_receipt = false;
-  std::size_t choices_per_prompt = 1;
-  std::string request_id;
-};
-
-std::size_t num_characters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
-    return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
-  }));
-}
-
-class CompletionForm final : public AnswerForm {
- public:
-  CompletionForm(const ModelHost& host, CompletionOptions options)
-      : host_(host),
-        options_(std::move(options)),
-        id_(new_id("cmpl-")),
-        created_(unix_time()),
-        held_(options_.echoes.size()),
-        offsets_(options_.echoes.size()) {
-    for (std::size_t i = 0; i < offsets_.size(); ++i) {
-      offsets_[i] = num_characters(options_.echoes[i]);
-    }
-  }
-
-  void begin(std::string& out) override {
-    for (std::size_t choice = 0; choice < options_.echoes.size(); ++choice) {
-      if (!options_.echoes[choice].empty()) {
-        append_chunk(choice, {options_.echoes[choice], Json(), Json()}, out);
-      }
-    }
-  }
-
-  void delta(std::size_t choice, const Delta& delta, std::string& out) override {
-    if (delta.kind == Delta::Kind::kContent) {
-      held_[choice] += delta.text;
-      if (!options_.wants_logprobs) {
-        flush(choice, out);
-      }
-    } else if (delta.kind == Delta::Kind::kTokens && options_.wants_logprobs) {
-      const Json logprobs = logprobs_json(delta.tokens, offsets_[choice]);
-      if (!logprobs["tokens"].empty()) {
-        append_chunk(choice, {std::exchange(held_[choice], {}), logprobs, Json()}, out);
-      }
-    }
-  }
-
-  void end(std::size_t choice, const Response& response, std::string& out) override {
-    flush(choice, out);
-    append_chunk(choice, {"", Json(), finish_of(response)}, out);
-  }
-
-  void finish(const std::vector<Response>& responses, std::string& out) override {
-    if (options_.includes_usage || options_.wants_receipt) {
-      Json last = head();
-      last["choices"] = Json::array();
-      complete(responses, options_.includes_usage, last);
-      append_event(last, out);
-    }
-    out += "data: [DONE]\n\n";
-  }
-
-  void fail(const ApiError& error, std::string& out) override {
-    out.append("data: ").append(error_json(error)).append("\n\ndata: [DONE]\n\n");
-  }
-
-  Json whole(const std::vector<Response>& responses) override {
-    Json out = head();
-    out["choices"] = Json::array();
-    for (std::size_t i = 0; i < responses.size(); ++i) {
-      std::size_t offset = num_characters(options_.echoes[i]);
-      out["choices"].push_back(
-          {{"index", i},
-           {"text", options_.echoes[i] + responses[i].content},
-           {"logprobs",
-            options_.wants_logprobs ? logprobs_json(responses[i].logprobs, offset) : Json()},
-           {"finish_reason", finish_of(responses[i])}});
-    }
-    complete(responses, true, out);
-    return out;
-  }
-
- private:
-  struct Piece {
-    std::string text;
-    Json logprobs;
-    Json finish;
-  };
-
-  static const char* finish_of(const Response& response) {
-    return response.finish_reason == FinishReason::kLength ? "length" : "stop";
-  }
-
-  Json head() const {
-    return {{"id", id_},
-            {"object", "text_completion"},
-            {"created", created_},
-            {"model", options_.model}};
-  }
-
-  // Each prompt counts once, however many choices it has.
-  void complete(const std::vector<Response>& responses, bool with_usage, Json& out) const {
-    Usage sum;
-    for (std::size_t first = 0; first < responses.size(); first += options_.choices_per_prompt) {
-      const auto begin = responses.begin() + static_cast<std::ptrdiff_t>(first);
-      const Usage one =
-          total_usage({begin, begin + static_cast<std::ptrdiff_t>(options_.choices_per_prompt)});
-      sum.prompt_tokens += one.prompt_tokens;
-      sum.cached_tokens += one.cached_tokens;
-      sum.completion_tokens += one.completion_tokens;
-    }
-    if (with_usage) {
-      out["usage"] = usage_json(sum);
-    }
-    if (options_.wants_receipt) {
-      out["receipt"] = receipt_json(options_.request_id, responses);
-    }
-  }
-
-  // OpenAI's older form: four lists. `offset` counts the characters so far.
-  Json logprobs_json(const std::vector<TokenLogprob>& tokens, std::size_t& offset) const {
-    Json out = {{"tokens", Json::array()},
-                {"token_logprobs", Json::array()},
-                {"top_logprobs", Json::array()},
-                {"text_offset", Json::array()}};
-    for (const TokenLogprob& token : tokens) {
-      if (token.part != TokenPart::kContent) {
-        continue;
-      }
-      const std::string text = host_.token_bytes(token.id);
-      Json top = Json::object();
-      for (const auto& [id, logprob] : token.top) {
-        top[host_.token_bytes(id)] = finite_logprob(logprob);
-      }
-      out["tokens"].push_back(text);
-      out["token_logprobs"].push_back(finite_logprob(token.logprob));
-      out["top_logprobs"].push_back(std::move(top));
-      out["text_offset"].push_back(offset);
-      offset += num_characters(text);
-    }
-    return out;
-  }
-
-  void append_chunk(std::size_t choice, const Piece& piece, std::string& out) const {
-    Json chunk = head();
-    chunk["choices"] = Json::array({{{"index", choice},
-                                     {"text", piece.text},
-                                     {"logprobs", piece.logprobs},
-                                     {"finish_reason", piece.finish}}});
-    if (options_.includes_usage) {
-      chunk["usage"] = nullptr;
-    }
-    append_event(chunk, out);
-  }
-
-  void flush(std::size_t choice, std::string& out) {
-    if (!held_[choice].empty()) {
-      append_chunk(choice, {std::exchange(held_[choice], {}), Json(), Json()}, out);
-    }
-  }
-
-  const ModelHost& host_;
-  CompletionOptions options_;
-  std::string id_;
-  std::int64_t created_ = 0;
-  std::vector<std::string> held_;
-  std::vector<std::size_t> offsets_;
-};
 
 using Prompt = decltype(Request::prompt);
 
@@ -228,6 +55,48 @@ std::string text_of(const Prompt& prompt, const ModelHost& host) {
   return text ? *text : std::string();  // without a tokenizer there is nothing to show
 }
 
+// How many answers to each prompt are shown, and how many are generated to choose them from.
+struct Choices {
+  std::int64_t shown = 1;
+  std::int64_t generated = 1;
+};
+
+Choices read_choices(Fields& fields, bool is_stream) {
+  Choices out;
+  out.shown = fields.integer("n", 1, kMostChoices).value_or(1);
+  out.generated = fields.integer("best_of", 1, kMostChoices).value_or(out.shown);
+  if (out.generated < out.shown) {
+    fields.fail("best_of", fmt::format("n, {}, or more", out.shown));
+  } else if (out.generated > out.shown && is_stream) {
+    fields.refuse(bad_request(
+        "best_of", fmt::format("best_of: want n, {}, in a stream, where no answer can be taken "
+                               "back, found {}",
+                               out.shown, out.generated)));
+  }
+  return out;
+}
+
+void refuse_unsupported(Fields& fields) {
+  fields.refuse_unless_idle("suffix", "not supported: this model continues texts at their end");
+  fields.refuse_unless_idle("prompt_logprobs", "not supported; want echo with logprobs");
+}
+
+void echo_logprobs(Fields& fields, bool is_stream, Request& request) {
+  if (is_stream) {
+    fields.refuse(bad_request("logprobs",
+                              "logprobs: want it without echo in a stream: the prompt's come with "
+                              "the end of its answer"));
+  }
+  request.prompt_logprobs = request.top_logprobs;
+}
+
+// The prompt's log-probabilities are computed once: they cost the prefix cache.
+std::vector<Request> answers_to(const Request& request, std::int64_t count) {
+  std::vector<Request> out = choices_of(request, static_cast<std::size_t>(count));
+  std::for_each(out.begin() + 1, out.end(), [](Request& other) { other.prompt_logprobs = -1; });
+  return out;
+}
+
 }  // namespace
 
 void completions(const Call& call) {
@@ -245,36 +114,36 @@ void completions(const Call& call) {
   base.max_tokens = kDefaultMaxTokens;
   read_max_tokens(fields, {"max_tokens"}, is_echo ? 0 : 1, base);
   base.top_logprobs = static_cast<std::int32_t>(fields.integer("logprobs", 0, 20).value_or(-1));
-  if (is_echo && base.top_logprobs >= 0) {
-    fields.refuse(not_supported(
-        "logprobs", "logprobs: not supported together with echo: the prompt has none yet"));
-  }
   read_constraints(fields, base);
-  fields.refuse_unless_idle("suffix", "not supported: this model continues texts at their end");
-  const std::int64_t n = fields.integer("n", 1, kMostChoices).value_or(1);
-  if (fields.integer("best_of", 1, kMostChoices).value_or(n) != n) {
-    fields.refuse(not_supported("best_of", "best_of: not supported yet; want it equal to n"));
-  }
+  refuse_unsupported(fields);
   const StreamOptions stream = read_stream(fields);
+  const Choices choices = read_choices(fields, stream.is_stream);
   CompletionOptions options{.model = call.context.model_name(),
+                            .num_generated = static_cast<std::size_t>(choices.generated),
+                            .num_shown = static_cast<std::size_t>(choices.shown),
                             .includes_usage = stream.includes_usage,
                             .wants_logprobs = base.top_logprobs >= 0,
+                            .echoes_logprobs = is_echo && base.top_logprobs >= 0,
                             .wants_receipt = fields.boolean("receipt").value_or(false),
-                            .choices_per_prompt = static_cast<std::size_t>(n),
                             .request_id = call.exchange->request_id};
+  if (options.echoes_logprobs) {
+    echo_logprobs(fields, stream.is_stream, base);
+  }
   if (fault.has_value()) {
     call.exchange->reply(error_reply(*fault));
     return;
   }
+  if (choices.generated > choices.shown) {  // what the likeliest are told by
+    base.top_logprobs = std::max(base.top_logprobs, 0);
+  }
   GenerationJob job{.is_stream = stream.is_stream};
   for (const Prompt& prompt : prompts) {
     base.prompt = prompt;
-    for (Request& request : choices_of(base, n)) {
-      job.requests.push_back(std::move(request));
-      options.echoes.push_back(is_echo ? text_of(prompt, *call.loaded.host) : "");
-    }
+    std::vector<Request> answers = answers_to(base, choices.generated);
+    std::move(answers.begin(), answers.end(), std::back_inserter(job.requests));
+    options.echoes.push_back(is_echo ? text_of(prompt, *call.loaded.host) : "");
   }
-  job.form = std::make_unique<CompletionForm>(*call.loaded.host, std::move(options));
+  job.form = make_completion_form(*call.loaded.host, std::move(options));
   run_job(call, std::move(job));
 }
 

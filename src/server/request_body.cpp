@@ -58,14 +58,6 @@ void read_stops(Fields& fields, Request& request) {
   }
 }
 
-// splitmix64, cut to what every JSON reader keeps exactly.
-std::uint64_t seed_after(std::uint64_t seed, std::uint64_t index) {
-  std::uint64_t x = seed + index * 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return (x ^ (x >> 31U)) >> 11U;
-}
-
 }  // namespace
 
 void read_sampling(Fields& fields, Request& request) {
@@ -157,16 +149,6 @@ void read_constraints(Fields& fields, Request& request) {
   if (fault.has_value()) {
     fields.refuse(*fault);
   }
-}
-
-std::vector<Request> choices_of(const Request& request, std::int64_t n) {
-  std::vector<Request> out(static_cast<std::size_t>(n), request);
-  if (request.sampling.seed.has_value()) {
-    for (std::size_t i = 1; i < out.size(); ++i) {
-      out[i].sampling.seed = seed_after(*request.sampling.seed, i);
-    }
-  }
-  return out;
 }
 
 StreamOptions read_stream(Fields& fields) {

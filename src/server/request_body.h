@@ -30,10 +30,6 @@ void read_max_tokens(Fields& fields, std::initializer_list<const char*> names, s
 void read_constraints(Fields& fields, Request& request);
 void read_format(Fields& format, Request& request);
 
-// The same request `n` times. The first keeps its seed; the others get seeds that follow from it,
-// so that a seeded request gives the same answers again, each different.
-std::vector<Request> choices_of(const Request& request, std::int64_t n);
-
 struct StreamOptions {
   bool is_stream = false;
   bool includes_usage = false;

@@ -44,7 +44,7 @@ except ImportError:
 
 import unittest
 
-from program import Case
+from program import DEMO, Case, run_json
 from server import Server
 
 TOOL = {"type": "function", "function": {
@@ -114,6 +114,41 @@ class Client(Case):
         self.assertEqual([c.index for c in reply.choices], [0, 1, 2, 3])
         self.assertEqual(len(reply.choices[0].logprobs.tokens),
                          len(reply.choices[0].logprobs.token_logprobs))
+
+    def test_echo_with_logprobs_scores_a_text(self):
+        text = "Once upon a time there was a caf\u00e9."
+        want = run_json("score", DEMO, "-p", text, "--top", 2, "--json")
+        for answer_tokens in (0, 3):
+            reply = self.client.completions.create(model="demo", prompt=text, echo=True, logprobs=2,
+                                                   max_tokens=answer_tokens, temperature=0)
+            choice, number = reply.choices[0], len(want["ids"])
+            self.assertTrue(choice.text.startswith(text))
+            self.assertEqual(reply.usage.completion_tokens, answer_tokens)
+            self.assertEqual(len(choice.logprobs.tokens), number + answer_tokens)
+            self.assertIsNone(choice.logprobs.token_logprobs[0])
+            self.assertIsNone(choice.logprobs.top_logprobs[0])
+            for found, wanted in zip(choice.logprobs.token_logprobs[1:number],
+                                     want["logprobs"][1:]):
+                self.assertAlmostEqual(found, wanted, places=5)
+            for found, wanted in zip(choice.logprobs.top_logprobs[1:number], want["top"][1:]):
+                self.assertAlmostEqual(max(found.values()), wanted[0]["logprob"], places=5)
+            self.assertEqual(choice.logprobs.text_offset[:2],
+                             [0, len(choice.logprobs.tokens[0])])
+
+    def test_best_of_gives_the_likeliest_of_the_same_answers(self):
+        ask = {"model": "demo", "prompt": ["Once upon", "The dog"], "max_tokens": 8, "seed": 5,
+               "temperature": 1}
+        every = self.client.completions.create(**ask, n=6, logprobs=0).choices
+        best = self.client.completions.create(**ask, n=2, best_of=6)
+        for prompt in range(2):
+            ranked = sorted(every[prompt * 6:][:6],
+                            key=lambda choice: -sum(choice.logprobs.token_logprobs))
+            self.assertEqual([choice.text for choice in best.choices[prompt * 2:][:2]],
+                             [choice.text for choice in ranked[:2]])
+            self.assertNotEqual(ranked[0].text, ranked[1].text, "a seed that tells them apart")
+        with self.assertRaises(openai.BadRequestError) as wrong:
+            self.client.completions.create(**ask, n=2, best_of=6, stream=True)
+        self.assertEqual(wrong.exception.param, "best_of")
 
     def test_responses(self):
         first = self.client.responses.create(model="demo", input="2+2?", temperature=0)

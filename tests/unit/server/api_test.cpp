@@ -402,8 +402,8 @@ TEST(Completions, PromptsOfEveryFormAndTheirChoices) {
         TestJson({-1}), TestJson({4611686018427387904}), TestJson({"a", 1})}) {
     EXPECT_EQ(reply(wrong).status, 400) << wrong;
   }
-  for (const char* fields : {R"({"max_tokens": 0})", R"({"best_of": 3})", R"({"suffix": "x"})",
-                             R"({"echo": true, "logprobs": 1})", R"({"logprobs": 21})"}) {
+  for (const char* fields : {R"({"max_tokens": 0})", R"({"suffix": "x"})", R"({"logprobs": 21})",
+                             R"({"prompt_logprobs": 1})"}) {
     EXPECT_EQ(reply("a", TestJson::parse(fields)).status, 400) << fields;
   }
 }
