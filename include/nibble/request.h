@@ -145,6 +145,7 @@ struct Response {
   std::uint64_t seed = 0;
   Usage usage;
   Timings timings;
+  std::vector<std::string> kernels;  ///< that computed it: rows of `nibble inspect --kernels`
 };
 
 }  // namespace nibble

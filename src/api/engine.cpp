@@ -43,7 +43,7 @@ Result<Response> Engine::generate(const Request& request, const DeltaCallback& o
     }
   }
   engine.cancel(id);
-  return generation.finish(false);
+  return generation.finish(false, engine.model());
 }
 
 Result<ScoreResult> Engine::score(const ScoreRequest& request) {

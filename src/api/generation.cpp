@@ -34,6 +34,7 @@ bool Generation::push(const engine::TokenEvent& event, Clock::time_point now) {
   last_ = now;
   num_generated_ += event.token >= 0 ? 1 : 0;
   num_cached_ = event.cached_tokens;
+  kernels_ = event.kernels;
   if (event.finish == engine::Finish::kFailed) {
     failure_ = event.failure;
     return false;
@@ -41,7 +42,7 @@ bool Generation::push(const engine::TokenEvent& event, Clock::time_point now) {
   return answer_.push(event) && event.finish == engine::Finish::kNone;
 }
 
-Result<Response> Generation::finish(bool was_aborted) {
+Result<Response> Generation::finish(bool was_aborted, const model::Model& model) {
   if (!failure_.ok()) {
     return failure_;
   }
@@ -50,6 +51,7 @@ Result<Response> Generation::finish(bool was_aborted) {
   response.usage.prompt_tokens = num_prompt_;
   response.usage.cached_tokens = num_cached_;
   response.timings = timings_;
+  response.kernels = model.kernel_names(kernels_);
   if (scores_ != nullptr) {
     NIBBLE_ASSIGN_OR_RETURN(response.prompt_logprobs, scores_->finish());
   }

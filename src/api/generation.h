@@ -27,8 +27,8 @@ class Generation {
   // False when the sequence is over: by its last token, a failure, a stop string or the callback.
   bool push(const engine::TokenEvent& event, Clock::time_point now);
   // Once. The response so far when `was_aborted` or the callback gave up; the failure if there was
-  // one.
-  Result<Response> finish(bool was_aborted);
+  // one. `model` computed it.
+  Result<Response> finish(bool was_aborted, const model::Model& model);
 
   std::int32_t num_prompt() const { return num_prompt_; }
   std::int32_t num_generated() const { return num_generated_; }
@@ -42,6 +42,7 @@ class Generation {
   std::int32_t num_prompt_ = 0;
   std::int32_t num_generated_ = 0;
   std::int32_t num_cached_ = 0;
+  std::uint64_t kernels_ = 0;
   double last_gap_ms_ = 0.0;
   Timings timings_;
   Clock::time_point submitted_;

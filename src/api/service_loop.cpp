@@ -213,7 +213,7 @@ void ServiceLoop::push(const engine::TokenEvent& event, Clock::time_point step_b
 void ServiceLoop::end(Job& job, bool was_aborted) {
   model_.engine->cancel(job.sequence);
   sequences_.erase(job.id);
-  Result<Response> result = job.generation.finish(was_aborted);
+  Result<Response> result = job.generation.finish(was_aborted, model_.engine->model());
   auto owned = jobs_.extract(job.sequence);
   ended_.push_back({std::move(owned.mapped()), std::move(result)});
 }

@@ -25,6 +25,7 @@ struct Sequence {
   std::int32_t num_attached = 0;    // of them, those found when it was admitted
   std::int32_t num_granted = 0;     // rows that it may have in the step that is being planned
   std::int32_t num_overtaken = 0;   // requests admitted before it that came later
+  std::uint64_t kernels = 0;        // that computed it so far: bits of model::Model::kernel_names
   bool is_planned = false;          // has rows in the step
   bool was_admitted = false;
   std::vector<kernels::TokenCount> counts;  // kept only when penalties are on

@@ -118,8 +118,15 @@ void TokenEngine::step_on_host(std::vector<TokenEvent>& events) {
     }
     return;
   }
+  note_kernels();
   scheduler_.commit();
   finish_rows(events);
+}
+
+void TokenEngine::note_kernels() {
+  for (Sequence* sequence : scheduler_.scheduled()) {
+    sequence->kernels |= model_->kernels_of_step();
+  }
 }
 
 // Walks the logit rows of the step, which stand in the order of the sequences.
@@ -181,6 +188,7 @@ bool TokenEngine::start(std::vector<TokenEvent>& events) {
     }
     return false;
   }
+  note_kernels();
   if (step.may_run_ahead) {
     add_stand_ins(step);
   }
@@ -258,14 +266,18 @@ Result<TokenEvent> TokenEngine::token_of(Sequence& sequence, const StartedRow& r
     return error(Code::kInternal, "no token can be drawn from {} logits: NaN, +inf or all -inf",
                  model_->config().vocab);
   }
-  TokenEvent event{.sequence = sequence.id, .token = token, .cached_tokens = sequence.num_cached};
+  TokenEvent event{.sequence = sequence.id,
+                   .token = token,
+                   .cached_tokens = sequence.num_cached,
+                   .kernels = sequence.kernels};
   take(sequence, row.index, event);
   return event;
 }
 
 Result<TokenEvent> TokenEngine::generate(Sequence& sequence, std::span<float> logits) {
   const TokenRequest& request = sequence.request;
-  TokenEvent event{.sequence = sequence.id, .cached_tokens = sequence.num_cached};
+  TokenEvent event{
+      .sequence = sequence.id, .cached_tokens = sequence.num_cached, .kernels = sequence.kernels};
   if (request.max_tokens == 0) {
     event.finish = Finish::kLength;
     return event;

@@ -42,6 +42,7 @@ class TokenEngine {
 
  private:
   void step_on_host(std::vector<TokenEvent>& events);
+  void note_kernels();  // of the step, for its sequences
   void finish_rows(std::vector<TokenEvent>& events);
   // False when there is nothing to compute, or it failed.
   bool start(std::vector<TokenEvent>& events);

@@ -58,6 +58,7 @@ struct TokenEvent {
   std::int32_t token = -1;  // -1: none (prompt done with max_tokens 0, or failed)
   Finish finish = Finish::kNone;
   std::int32_t cached_tokens = 0;  // of the prompt, that were not computed
+  std::uint64_t kernels = 0;       // that computed the sequence so far, as the model's bits
   Logprob logprob;                 // when asked for
   Status failure;                  // kFailed
 };

@@ -64,6 +64,11 @@ class GptOss final : public Model {
   const DeviceFacts* device() const override { return exec_.device; }
   void set_tap(Tap tap) override { tap_ = std::move(tap); }
   MemoryPlan memory() const override { return memory_; }
+  std::uint64_t kernels_of_step() const override { return trace_.seen(); }
+  std::vector<std::string> kernel_names(std::uint64_t kernels) const override {
+    return options_.kernels == KernelChoice::kReference ? std::vector<std::string>{"reference"}
+                                                        : trace_.names(kernels);
+  }
 
   Status forward(const BatchPlan& plan, std::span<float> logits) override {
     NIBBLE_CHECK(ring_.num_started() == 0, ring_.num_started());
@@ -138,10 +143,12 @@ class GptOss final : public Model {
   struct StepGraph {
     bool has_run = false;
     Device::Graph graph;
+    std::uint64_t kernels = 0;  // in the graph
   };
   std::map<StepShape, StepGraph> graphs_;
 
   // Of the running step.
+  KernelTrace trace_;
   std::int32_t rows_ = 0;
   std::int32_t num_logit_rows_ = 0;
   StepInputs inputs_;       // as kernels see them
@@ -166,6 +173,7 @@ void GptOss::lay_out(Arena& arena) {
 
 Status GptOss::place_on_host() {
   exec_.pool = &pool_;
+  exec_.trace = &trace_;
   Arena measured;
   lay_out(measured);
   host_memory_ = Buffer<std::byte>(static_cast<std::size_t>(measured.bytes()));
@@ -182,7 +190,7 @@ Status GptOss::place_on_host() {
 Status GptOss::place_on_device() {
   NIBBLE_ASSIGN_OR_RETURN(device_, open_cuda(options_.device_index));
   NIBBLE_ASSIGN_OR_RETURN(stream_, device_->make_stream());
-  exec_ = {.stream = stream_.get(), .device = &device_->facts()};
+  exec_ = {.stream = stream_.get(), .device = &device_->facts(), .trace = &trace_};
   const ModelArrays host = host_arrays(*weights_, inv_freq_.data());
   Arena measured;
   lay_out(measured);
@@ -255,6 +263,7 @@ Status GptOss::check_room(const BatchPlan& plan, std::span<float> logits) const 
 }
 
 Status GptOss::begin(const BatchPlan& plan) {
+  trace_.begin();
   rows_ = plan.num_tokens();
   num_logit_rows_ = static_cast<std::int32_t>(plan.logit_rows.size());
   Arena seen(input_block_);
@@ -302,12 +311,15 @@ Status GptOss::compute() {
     return run_layers();
   }
   if (step.graph.get() == nullptr) {
+    const std::uint64_t before = trace_.seen();
     NIBBLE_RETURN_IF_ERROR(device_->begin_capture(exec_.stream));
     const Status enqueued = run_layers();
     Result<Device::Graph> captured = device_->end_capture(exec_.stream);
     NIBBLE_RETURN_IF_ERROR(enqueued);
     NIBBLE_ASSIGN_OR_RETURN(step.graph, std::move(captured));
+    step.kernels = trace_.seen() & ~before;
   }
+  trace_.add(step.kernels);
   return device_->launch(step.graph, exec_.stream);
 }
 

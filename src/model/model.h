@@ -94,6 +94,11 @@ class Model {
   // The logits [vocab] of a row of the step that was finished last, unless another was started.
   virtual Status copy_logits(std::int32_t logit_row, std::span<float> logits);
 
+  // The kernels that the last `forward` or `start` ran, a bit for each, and what such bits stand
+  // for.
+  virtual std::uint64_t kernels_of_step() const { return 0; }
+  virtual std::vector<std::string> kernel_names(std::uint64_t /*kernels*/) const { return {}; }
+
   // For comparing implementations; empty switches it off. Costs nothing when off.
   virtual void set_tap(Tap tap) = 0;
 };

@@ -5,6 +5,7 @@
 #include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
+#include "server/receipt.h"
 #include "server/request_body.h"
 #include "server/usage.h"
 

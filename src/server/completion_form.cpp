@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nibble/choices.h"
+#include "server/receipt.h"
 #include "server/usage.h"
 
 namespace nibble::server {

@@ -1,25 +1,14 @@
 #include "server/generation_job.h"
 
-#include <fmt/format.h>
-
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "server/receipt.h"
 #include "server/tool_filter.h"
 
 namespace nibble::server {
 namespace {
-
-const char* name_of(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kToolCalls: return "tool_calls";
-    case FinishReason::kCancelled: return "cancelled";
-  }
-  return "stop";
-}
 
 // Everything but the sinks runs on the exchange's executor.
 class RunningJob : public std::enable_shared_from_this<RunningJob> {
@@ -248,37 +237,22 @@ void RunningJob::log(int status) const {
   if (!context_.options.logs_requests) {
     return;
   }
-  Usage usage;
-  Timings timings;
-  std::string finish;
-  std::int64_t seed = 0;
-  for (const auto& response : responses_) {
-    if (response.has_value()) {
-      usage.prompt_tokens = std::max(usage.prompt_tokens, response->usage.prompt_tokens);
-      usage.cached_tokens = std::max(usage.cached_tokens, response->usage.cached_tokens);
-      usage.completion_tokens += response->usage.completion_tokens;
-      timings.queue_ms = std::max(timings.queue_ms, response->timings.queue_ms);
-      timings.prefill_ms = std::max(timings.prefill_ms, response->timings.prefill_ms);
-      timings.decode_ms = std::max(timings.decode_ms, response->timings.decode_ms);
-      finish += (finish.empty() ? "" : ",") + std::string(name_of(response->finish_reason));
-      seed =
-          static_cast<std::int64_t>(responses_.front().has_value() ? responses_.front()->seed : 0);
-    }
-  }
+  const ReceiptSum sum = receipt_sum(responses_);
   context_.log.write(status < 500 ? LogLevel::kInfo : LogLevel::kWarning, "request",
                      {{"id", exchange_->request_id},
                       {"path", path_},
                       {"status", std::int64_t{status}},
                       {"stream", std::int64_t{job_.is_stream}},
                       {"choices", static_cast<std::int64_t>(responses_.size())},
-                      {"prompt_tokens", std::int64_t{usage.prompt_tokens}},
-                      {"cached_tokens", std::int64_t{usage.cached_tokens}},
-                      {"completion_tokens", std::int64_t{usage.completion_tokens}},
-                      {"queue_ms", timings.queue_ms},
-                      {"prefill_ms", timings.prefill_ms},
-                      {"decode_ms", timings.decode_ms},
-                      {"finish", finish},
-                      {"seed", seed}});
+                      {"prompt_tokens", std::int64_t{sum.usage.prompt_tokens}},
+                      {"cached_tokens", std::int64_t{sum.usage.cached_tokens}},
+                      {"completion_tokens", std::int64_t{sum.usage.completion_tokens}},
+                      {"queue_ms", sum.timings.queue_ms},
+                      {"prefill_ms", sum.timings.prefill_ms},
+                      {"decode_ms", sum.timings.decode_ms},
+                      {"finish", sum.finish},
+                      {"seed", static_cast<std::int64_t>(sum.seed)},
+                      {"kernel_path", sum.kernel_path}});
 }
 
 }  // namespace
@@ -299,22 +273,6 @@ void append_event(const Json& data, std::string& out) {
 void append_named_event(std::string_view name, const Json& data, std::string& out) {
   out.append("event: ").append(name).append("\n");
   append_event(data, out);
-}
-
-Json receipt_json(const std::string& request_id, const std::vector<Response>& responses) {
-  Json choices = Json::array();
-  for (const Response& response : responses) {
-    choices.push_back({{"queue_ms", response.timings.queue_ms},
-                       {"prefill_ms", response.timings.prefill_ms},
-                       {"decode_ms", response.timings.decode_ms},
-                       {"prompt_tokens", response.usage.prompt_tokens},
-                       {"cached_tokens", response.usage.cached_tokens},
-                       {"completion_tokens", response.usage.completion_tokens},
-                       {"finish_reason", name_of(response.finish_reason)},
-                       {"stop_string", response.stop_string},
-                       {"seed", response.seed}});
-  }
-  return {{"request_id", request_id}, {"choices", choices}};
 }
 
 }  // namespace nibble::server

@@ -47,7 +47,4 @@ void run_job(const Call& call, GenerationJob job);
 void append_event(const Json& data, std::string& out);
 void append_named_event(std::string_view name, const Json& data, std::string& out);
 
-// What the log, and on request the reply, says of a request.
-Json receipt_json(const std::string& request_id, const std::vector<Response>& responses);
-
 }  // namespace nibble::server

@@ -6,6 +6,7 @@
 #include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
+#include "server/receipt.h"
 #include "server/request_body.h"
 #include "server/usage.h"
 
@@ -49,28 +50,33 @@ Json input_of(const std::string& arguments) {
   return input.is_object() ? input : Json({{"arguments", arguments}});
 }
 
+struct MessageOptions {
+  std::string model;
+  bool shows_thinking = false;
+  std::int32_t num_prompt = 0;  // told by the first event of a stream
+  bool wants_receipt = false;
+  std::string request_id;
+};
+
 // Blocks follow each other: one is open at a time.
 class MessageForm final : public AnswerForm {
  public:
-  MessageForm(std::string model, bool shows_thinking, std::int32_t num_prompt)
-      : model_(std::move(model)),
-        id_(new_id("msg_")),
-        shows_thinking_(shows_thinking),
-        num_prompt_(num_prompt) {}
+  explicit MessageForm(MessageOptions options)
+      : options_(std::move(options)), id_(new_id("msg_")) {}
 
   void begin(std::string& out) override {
     Json message = head();
     message["content"] = Json::array();
     message["stop_reason"] = nullptr;
     message["stop_sequence"] = nullptr;
-    message["usage"] = {{"input_tokens", num_prompt_}, {"output_tokens", 0}};
+    message["usage"] = {{"input_tokens", options_.num_prompt}, {"output_tokens", 0}};
     event({{"type", "message_start"}, {"message", std::move(message)}}, out);
   }
 
   void delta(std::size_t /*choice*/, const Delta& delta, std::string& out) override {
     switch (delta.kind) {
       case Delta::Kind::kReasoning:
-        if (shows_thinking_) {
+        if (options_.shows_thinking) {
           open("thinking", {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}}, out);
           append("thinking_delta", "thinking", delta.text, out);
         }
@@ -99,7 +105,9 @@ class MessageForm final : public AnswerForm {
     close(out);
     event({{"type", "message_delta"}, {"delta", ending(response)}, {"usage", usage_of(response)}},
           out);
-    event({{"type", "message_stop"}}, out);
+    Json stop = {{"type", "message_stop"}};
+    add_receipt(response, stop);
+    event(stop, out);
   }
 
   void finish(const std::vector<Response>& /*responses*/, std::string& /*out*/) override {}
@@ -113,6 +121,7 @@ class MessageForm final : public AnswerForm {
     out["content"] = blocks_;
     out.update(ending(responses.front()));
     out["usage"] = usage_of(responses.front());
+    add_receipt(responses.front(), out);
     return out;
   }
 
@@ -124,7 +133,7 @@ class MessageForm final : public AnswerForm {
   }
 
   Json head() const {
-    return {{"id", id_}, {"type", "message"}, {"role", "assistant"}, {"model", model_}};
+    return {{"id", id_}, {"type", "message"}, {"role", "assistant"}, {"model", options_.model}};
   }
 
   static Json ending(const Response& response) {
@@ -173,10 +182,14 @@ class MessageForm final : public AnswerForm {
     text_.clear();
   }
 
-  std::string model_;
+  void add_receipt(const Response& response, Json& out) const {
+    if (options_.wants_receipt) {
+      out["receipt"] = receipt_json(options_.request_id, {response});
+    }
+  }
+
+  MessageOptions options_;
   std::string id_;
-  bool shows_thinking_ = false;
-  std::int32_t num_prompt_ = 0;
   Json blocks_ = Json::array();
   std::string open_;  // type of the last block, while it is open
   std::string text_;  // of that block so far
@@ -286,16 +299,18 @@ void messages(const Call& call) {
   }
   read_max_tokens(fields, {"max_tokens"}, 1, request);
   const Json* thinking = fields.object("thinking");
-  const bool shows_thinking =
-      thinking != nullptr && thinking->value("type", Json()) != Json("disabled");
+  MessageOptions options{
+      .model = call.context.model_name(),
+      .shows_thinking = thinking != nullptr && thinking->value("type", Json()) != Json("disabled"),
+      .wants_receipt = fields.boolean("receipt").value_or(false),
+      .request_id = call.exchange->request_id};
   const bool is_stream = fields.boolean("stream").value_or(false);
-  std::int32_t num_prompt = 0;
   if (!fault.has_value() && is_stream) {  // the first event tells it
     const Result<std::vector<std::int32_t>> ids = call.loaded.host->prompt_ids(request);
     if (!ids) {
       fault = from_status(ids.error());
     } else {
-      num_prompt = static_cast<std::int32_t>(ids->size());
+      options.num_prompt = static_cast<std::int32_t>(ids->size());
     }
   }
   if (fault.has_value()) {
@@ -304,7 +319,7 @@ void messages(const Call& call) {
   }
   GenerationJob job{.is_stream = is_stream, .needs_deltas = true, .checks_tool_names = true};
   job.requests.push_back(std::move(request));
-  job.form = std::make_unique<MessageForm>(call.context.model_name(), shows_thinking, num_prompt);
+  job.form = std::make_unique<MessageForm>(std::move(options));
   run_job(call, std::move(job));
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/receipt.h"
 #include "server/usage.h"
 
 namespace nibble::server {

@@ -8,6 +8,7 @@ struct CUstream_st;
 
 namespace nibble {
 
+class KernelTrace;
 class ThreadPool;
 
 using Stream = CUstream_st*;
@@ -17,6 +18,7 @@ struct Exec {
   Stream stream = nullptr;     // CUDA kernels
   // Set: pointers of the call are memory of this GPU and a CUDA kernel is enqueued on `stream`.
   const DeviceFacts* device = nullptr;
+  KernelTrace* trace = nullptr;  // set: is told which kernels are chosen
 };
 
 }  // namespace nibble

@@ -78,7 +78,7 @@ class Page(unittest.TestCase):
             self.assertRegex(self.browser.text(".turn:last-child .receipt summary"), r"^\d+ tokens · [\d,.]+ tok/s$")
             self.browser.click(".turn:last-child .receipt summary")
             receipt = self.browser.text(".turn:last-child .receipt dl").replace("\n", " ")
-            self.assertRegex(receipt, r"Prompt \d+ tokens .*Prefill .*Decode .*Seed 11 Ended by (stop|length) Request req-")
+            self.assertRegex(receipt, r"Prompt \d+ tokens .*Prefill .*Decode .*Seed 11 Kernels \S.* Ended by (stop|length) Request req-")
             self.browser.click(".turn:last-child .receipt summary")
             self.browser.click(".turn:last-child button[title=Regenerate]")
             self.browser.wait("document.getElementById('send').title === 'Send'")

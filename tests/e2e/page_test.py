@@ -22,7 +22,8 @@ CALL = [{"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function":
         {"tool_calls": [{"index": 0, "function": {"arguments": '{"city":"Par'}}]},
         {"tool_calls": [{"index": 0, "function": {"arguments": 'is","days":3}'}}]}]
 RECEIPT = {"request_id": "req-1", "choices": [{"queue_ms": 0.4, "prefill_ms": 98.2, "decode_ms": 240.0, "seed": 1234,
-                                               "stop_string": ""}]}
+                                               "stop_string": "",
+                                               "kernel_path": ["gemm_bf16_avx512bf16", "moe_mxfp4_avx512bf16"]}]}
 
 
 
@@ -235,6 +236,7 @@ class Chatting(PageCase):
         self.browser.click(LAST + ".receipt summary")
         shown = self.browser.text(LAST + ".receipt dl").replace("\n", " ")
         for part in ("Prompt 75 tokens", "From cache 64 tokens", "Reasoning 27 tokens", "Prefill 98 ms", "Seed 1234",
+                     "Kernels gemm_bf16_avx512bf16, moe_mxfp4_avx512bf16",
                      "Ended by stop", "Request req-1"):
             self.assertIn(part, shown)
 

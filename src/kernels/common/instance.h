@@ -7,6 +7,7 @@
 #include "base/cpu_features.h"
 #include "nibble/status.h"
 #include "tensor/exec.h"
+#include "tensor/kernel_trace.h"
 
 namespace nibble::kernels {
 
@@ -68,7 +69,13 @@ template <typename Args>
 Status run_best(const char* family, std::span<const Instance<Args>> table, const Args& args,
                 const Exec& exec) {
   const Instance<Args>* best = select(table, args, exec);
-  return best == nullptr ? no_kernel(family, exec) : best->run(args, exec);
+  if (best == nullptr) {
+    return no_kernel(family, exec);
+  }
+  if (exec.trace != nullptr) {
+    exec.trace->note(best->info.name);
+  }
+  return best->run(args, exec);
 }
 
 // Makes a scalar reference a row: it ignores where it runs.

@@ -179,7 +179,7 @@ function receiptRows({usage, receipt, model, firstMs, id}, finish) {
     ['Decode', ms(receipt?.decode_ms)],
     ['First token here', ms(firstMs)],
     ['Seed', receipt?.seed],
-    ['Kernels', receipt?.kernel_path],
+    ['Kernels', receipt?.kernel_path?.join(', ')],
     ['Ended by', receipt?.stop_string ? JSON.stringify(receipt.stop_string) : finish],
     ['Request', receipt?.request_id ?? id],
   ];

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string>
 
+#include "api/kernel_table.h"
 #include "support/folder.h"
 #include "weights/safetensors.h"
 
@@ -51,6 +54,29 @@ TEST(Engine, GeneratesTokensAndSaysWhyItEnded) {
   EXPECT_EQ(stopped->finish_reason, FinishReason::kStop);
   EXPECT_LE(stopped->ids.size(), 3U);
   EXPECT_EQ(stopped->ids.back(), response->ids[2]);
+}
+
+// Every family that a forward pass on the processor needs, by rows that run here.
+TEST(Engine, NamesTheKernelsThatComputedAnAnswer) {
+  Engine engine = load(kTiny);
+  const auto response = engine.generate(request({5, 6, 7}, 3));
+  ASSERT_TRUE(response.has_value());
+  std::set<std::string> families;
+  for (const std::string& name : response->kernels) {
+    for (const KernelRow& row : kernel_rows()) {
+      if (name == row.info.name) {
+        EXPECT_TRUE(kernels::runs_here(row.info)) << name;
+        EXPECT_TRUE(families.insert(row.family).second) << "two of " << row.family;
+      }
+    }
+  }
+  EXPECT_EQ(families.size(), response->kernels.size());
+  EXPECT_THAT(families, testing::ElementsAre("attention", "gather_rows", "gemm", "moe", "rms_norm",
+                                             "rope_store", "top_k"));
+  EXPECT_THAT(Engine::load({.model = kTiny, .max_model_len = 64, .use_reference_kernels = true})
+                  ->generate(request({5}, 1))
+                  ->kernels,
+              testing::ElementsAre("reference"));
 }
 
 TEST(Engine, ReportsTheSeedThatRepeatsTheAnswer) {

@@ -62,10 +62,16 @@ class FakeModel final : public model::Model {
   model::MemoryPlan memory() const override { return {}; }
   int num_threads() const override { return 1; }
   void set_tap(model::Tap /*tap*/) override {}
+  // One kernel for steps of one row, another for steps of more.
+  std::uint64_t kernels_of_step() const override { return last_rows_ == 1 ? 1 : 2; }
+  std::vector<std::string> kernel_names(std::uint64_t kernels) const override {
+    return {"kernels " + std::to_string(kernels)};
+  }
 
   Status forward(const model::BatchPlan& plan, std::span<float> logits) override {
     ++num_forwards;
     num_rows += plan.num_tokens();
+    last_rows_ = plan.num_tokens();
     if (fail_next.has_value()) {
       return *std::exchange(fail_next, std::nullopt);
     }
@@ -96,6 +102,7 @@ class FakeModel final : public model::Model {
       return {Code::kInternal, "too many steps started"};
     }
     started_.push_back({plan, batch});
+    last_rows_ = plan.num_tokens();
     return {};
   }
   Result<std::span<const std::int32_t>> finish() override {
@@ -191,6 +198,7 @@ class FakeModel final : public model::Model {
   std::vector<float> logits_;          // of the step finished last
   std::vector<std::int32_t> sampled_;  // likewise
   std::vector<std::int32_t> tokens_;
+  std::int32_t last_rows_ = 0;
   model::ModelConfig config_;
   model::ModelOptions options_;
   std::vector<std::int32_t> cache_[model::kNumCacheGroups];

@@ -234,6 +234,20 @@ TEST(TokenEngine, NanInARowFailsItsSequenceOnly) {
   EXPECT_TRUE(fake.holds_no_page());
 }
 
+// Of the sequence's own steps, the chunks of its prompt included.
+TEST(TokenEngine, EventsTellTheKernelsThatComputedTheirSequence) {
+  FakeEngine fake;
+  const auto kernels = [&fake](std::vector<std::int32_t> prompt) {
+    std::vector<std::uint64_t> out;
+    for (const TokenEvent& event : fake.run(greedy(std::move(prompt), 3))) {
+      out.push_back(event.kernels);
+    }
+    return out;
+  };
+  EXPECT_THAT(kernels({1, 2, 3}), ElementsAre(2, 3, 3));
+  EXPECT_THAT(kernels({4}), ElementsAre(1, 1, 1));
+}
+
 TEST(TokenEngine, FailedForwardEndsTheSequencesOfTheStep) {
   FakeOptions options;
   options.limits.max_num_seqs = 2;

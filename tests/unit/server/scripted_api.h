@@ -261,7 +261,9 @@ class RecordingExchange final : public Exchange {
 // The whole API, loaded.
 struct Api {
   explicit Api(ApiOptions options = {.model_names = {"demo", "alias"}})
-      : log(std::tmpfile(), false, LogLevel::kDebug), context(std::move(options), log) {
+      : log_file(std::tmpfile()),
+        log(log_file, false, LogLevel::kDebug),
+        context(std::move(options), log) {
     auto owned = std::make_unique<ScriptedHost>();
     host = owned.get();
     loaded.host = std::move(owned);
@@ -284,6 +286,17 @@ struct Api {
     return call({.method = "POST", .path = path, .body = body.dump()});
   }
 
+  // Everything that was logged.
+  std::string logged() {
+    std::string out;
+    std::rewind(log_file);
+    for (int c = std::fgetc(log_file); c != EOF; c = std::fgetc(log_file)) {
+      out += static_cast<char>(c);
+    }
+    return out;
+  }
+
+  std::FILE* log_file;
   Log log;
   ApiContext context;
   Loaded loaded;
