@@ -47,6 +47,7 @@ struct EngineOptions {
   std::int32_t max_batch_tokens = 512;  ///< rows of one step; prompts are cut into chunks of this
   std::int32_t page_size = 64;          ///< tokens of a cache page
   bool enable_prefix_caching = true;    ///< keep what was computed for prompts that begin alike
+  bool is_deterministic = false;        ///< refuse to load where an answer would depend on others
   bool use_reference_kernels = false;   ///< the scalar references: slow, for checking
 };
 
@@ -82,7 +83,7 @@ struct ScoreResult {
 class Engine {
  public:
   /// Maps and checks the files, plans memory. kNotFound and kCorrupt: the model; kExhausted: does
-  /// not fit, with the numbers; kUnsupported: architecture.
+  /// not fit, with the numbers; kUnsupported: architecture, or `is_deterministic` on a GPU.
   static Result<Engine> load(const EngineOptions& options);
 
   Engine(Engine&&) noexcept;

@@ -59,4 +59,14 @@ Result<ChosenDevice> choose_device(DeviceChoice choice) {
   return ChosenDevice{.reason = "cpu: " + cuda.error().message()};
 }
 
+Status check_deterministic(const ChosenDevice& device) {
+  if (device.kernels != model::KernelChoice::kCuda) {
+    return {};
+  }
+  return error(Code::kUnsupported,
+               "deterministic: want the processor (--device cpu), found {}: a GPU's kernels are "
+               "chosen by the rows of a step, so answers depend on what else runs",
+               device.reason);
+}
+
 }  // namespace nibble

@@ -26,4 +26,8 @@ std::string missing_family(std::span<const KernelRow> rows, const DeviceFacts& f
 // verified kernel for it, else the processor. kCuda fails with the reason instead: kUnsupported.
 Result<ChosenDevice> choose_device(DeviceChoice choice);
 
+// Ok where a row's bits depend on nothing but its own sequence: on the processor. kUnsupported on a
+// GPU, where they depend on how many rows its step has (docs/scheduling.md).
+Status check_deterministic(const ChosenDevice& device);
+
 }  // namespace nibble

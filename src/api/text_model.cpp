@@ -54,6 +54,9 @@ Result<TextModel> TextModel::load(const EngineOptions& options) {
   NIBBLE_ASSIGN_OR_RETURN(
       const ChosenDevice device,
       choose_device(options.use_reference_kernels ? DeviceChoice::kCpu : options.device));
+  if (options.is_deterministic) {
+    NIBBLE_RETURN_IF_ERROR(check_deterministic(device));
+  }
   const bool is_on_gpu = device.kernels == model::KernelChoice::kCuda;
   NIBBLE_ASSIGN_OR_RETURN(EnginePlan plan,
                           plan_engine(options, config, source.weight_bytes(),

@@ -147,7 +147,8 @@ Status Server::load() {
        {"max_model_len", std::int64_t{info.max_model_len}},
        {"concurrency_at_full_context",
         static_cast<double>(cache_tokens) / static_cast<double>(info.max_model_len)},
-       {"threads", std::int64_t{info.num_threads}}});
+       {"threads", std::int64_t{info.num_threads}},
+       {"deterministic", std::int64_t{options_.service.engine.is_deterministic}}});
   return {};
 }
 

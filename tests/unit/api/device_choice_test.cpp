@@ -45,5 +45,15 @@ TEST(DeviceChoice, SaysWhy) {
   }
 }
 
+TEST(DeviceChoice, OnlyTheProcessorKeepsAnswersApart) {
+  EXPECT_TRUE(check_deterministic({.reason = "cpu: asked for"}).ok());
+  EXPECT_TRUE(check_deterministic({.kernels = model::KernelChoice::kReference}).ok());
+  const Status refused = check_deterministic(
+      {.kernels = model::KernelChoice::kCuda, .free_bytes = 1, .reason = "cuda: NVIDIA H200"});
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_THAT(refused.message(), testing::HasSubstr("--device cpu"));
+  EXPECT_THAT(refused.message(), testing::HasSubstr("cuda: NVIDIA H200"));
+}
+
 }  // namespace
 }  // namespace nibble
