@@ -21,10 +21,10 @@
 namespace nibble::cli {
 namespace {
 
-constexpr std::array kVerbs = {&add_run,     &add_serve,    &add_score,       &add_tokenize,
-                               &add_bench,   &add_doctor,   &add_inspect,     &add_make_model,
-                               &add_plan,    &add_quantize, &add_bench_serve, &add_verify,
-                               &add_generate};
+constexpr std::array kVerbs = {&add_run,        &add_serve,   &add_batch,    &add_score,
+                               &add_tokenize,   &add_bench,   &add_doctor,   &add_inspect,
+                               &add_make_model, &add_plan,    &add_quantize, &add_bench_serve,
+                               &add_verify,     &add_generate};
 
 // CLI11 takes a short flag to be one letter; these are typed by users of other engines.
 struct Rewriting {

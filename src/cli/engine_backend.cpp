@@ -50,7 +50,8 @@ Backend engine_backend() {
           &commands::verify,
           &capabilities,
           &commands::bench,
-          &server::serve};
+          &server::serve,
+          &server::batch};
 }
 
 }  // namespace nibble::cli

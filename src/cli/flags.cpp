@@ -175,9 +175,10 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_activation(app, flags.activation)->group(kModelGroup);
   add_device(app, flags.device)->group(kModelGroup);
   add_load_format(app, flags.load_format)->group(kModelGroup);
-  add_switch(app, "--deterministic,--enable-deterministic-inference", engine.is_deterministic,
-             "the same answer whatever else runs, to the bit, or refuse:\nalways so on the processor, "
-             "not on a GPU")
+  add_switch(
+      app, "--deterministic,--enable-deterministic-inference", engine.is_deterministic,
+      "the same answer whatever else runs, to the bit, or refuse:\nalways so on the processor, "
+      "not on a GPU")
       ->group(kModelGroup);
   add_switch(app, "--no-enable-prefix-caching", flags.forgets_prefixes,
              "compute every prompt in full, shared beginnings included")

@@ -18,6 +18,7 @@
 #include "cli/output.h"
 #include "nibble/capabilities.h"
 #include "nibble/engine.h"
+#include "server/batch.h"
 #include "server/serve.h"
 
 namespace nibble::cli {
@@ -56,6 +57,9 @@ struct Backend {
                        const std::function<bool(const commands::BenchRow&)>&)>
       bench;
   std::function<server::ServeOutcome(const server::ServeOptions&, std::FILE* log)> serve;
+  std::function<server::BatchOutcome(const server::BatchOptions&,
+                                     const std::function<void(const server::BatchProgress&)>&)>
+      batch;
 };
 
 // The real one: nibble::Engine, api/commands and the server.

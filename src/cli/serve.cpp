@@ -1,19 +1,18 @@
 #include "server/serve.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <utility>
 
 #include "cli/flags.h"
+#include "cli/serving_flags.h"
 #include "cli/verbs.h"
 
 namespace nibble::cli {
 namespace {
 
 constexpr const char* kAddressGroup = "Address";
-constexpr const char* kBatchGroup = "Batching";
 constexpr const char* kLimitsGroup = "Limits";
 constexpr const char* kAccessGroup = "Access";
 constexpr const char* kLogGroup = "Log";
@@ -58,10 +57,7 @@ void add_address_flags(CLI::App& verb, ServeFlags& flags) {
 void add_access_flags(CLI::App& verb, ServeFlags& flags) {
   server::ApiOptions& api = flags.serve.api;
   const auto group = [](CLI::Option* option) { option->group(kAccessGroup); };
-  group(add_texts(verb,
-                  {"--served-model-name", "NAME",
-                   "what clients call the model (default: its folder's name);\nmay be repeated"},
-                  api.model_names));
+  group(add_served_names(verb, api.model_names));
   group(add_texts(verb,
                   {"--api-key", "KEY",
                    "clients must send this key; may be repeated; better in\n"
@@ -71,22 +67,6 @@ void add_access_flags(CLI::App& verb, ServeFlags& flags) {
                   {"--allowed-origins", "ORIGIN",
                    "web pages of this origin may call the server; '*': all;\nmay be repeated"},
                   api.allowed_origins));
-}
-
-void add_batch_flags(CLI::App& verb, ServeFlags& flags) {
-  EngineOptions& engine = flags.model.engine;
-  engine.max_num_seqs = 16;
-  const auto group = [](CLI::Option* option) { option->group(kBatchGroup); };
-  group(add_integer(verb,
-                    {"--max-num-seqs,--max-running-requests,--parallel", "N",
-                     "requests computed together (default 16); -np also"},
-                    {1, 4096}, engine.max_num_seqs));
-  group(add_integer(verb,
-                    {"--max-num-batched-tokens,--chunked-prefill-size,--batch-size", "N",
-                     "tokens of one step; longer prompts are cut (default 512)"},
-                    {1, 1 << 16}, engine.max_batch_tokens));
-  group(add_integer(verb, {"--block-size", "N", "tokens of a cache page (default 64)"},
-                    {1, 1 << 16}, engine.page_size));
 }
 
 void add_limit_flags(CLI::App& verb, ServeFlags& flags) {
@@ -162,11 +142,7 @@ server::ServeOptions options_of(const ServeFlags& flags, const std::string& fold
   out.status_interval = std::chrono::seconds(flags.status_s);
   out.is_json_log = flags.log_format == "json";
   out.log_level = level_of(flags.log_level);
-  if (out.api.model_names.empty()) {
-    const bool is_named = !flags.model.model.empty() && !std::filesystem::exists(flags.model.model);
-    const std::string name = std::filesystem::path(folder).lexically_normal().filename().string();
-    out.api.model_names = {is_named ? flags.model.model : name.empty() ? "model" : name};
-  }
+  out.api.model_names = served_names(out.api.model_names, flags.model, folder);
   return out;
 }
 
@@ -203,7 +179,7 @@ void add_serve(CLI::App& app, Invocation& invocation) {
   add_model_flags(verb, flags->model);
   add_address_flags(verb, *flags);
   add_access_flags(verb, *flags);
-  add_batch_flags(verb, *flags);
+  add_batching_flags(verb, flags->model.engine);
   add_limit_flags(verb, *flags);
   add_log_flags(verb, *flags);
   set_action(verb, invocation, [&invocation, flags] { return serve(invocation.host, *flags); });

@@ -32,6 +32,7 @@ void add_verify(CLI::App& app, Invocation& invocation);
 void add_bench(CLI::App& app, Invocation& invocation);
 void add_bench_serve(CLI::App& app, Invocation& invocation);
 void add_generate(CLI::App& app, Invocation& invocation);
+void add_batch(CLI::App& app, Invocation& invocation);
 void add_serve(CLI::App& app, Invocation& invocation);
 
 // For the `add_...` functions: begins a verb, and ends it after its flags.

@@ -44,7 +44,7 @@ except ImportError:
 
 import unittest
 
-from program import DEMO, Case, run_json
+from program import DEMO, Case, run, run_json
 from server import Server
 
 TOOL = {"type": "function", "function": {
@@ -149,6 +149,22 @@ class Client(Case):
         with self.assertRaises(openai.BadRequestError) as wrong:
             self.client.completions.create(**ask, n=2, best_of=6, stream=True)
         self.assertEqual(wrong.exception.param, "best_of")
+
+    def test_batch_bodies_are_what_the_clients_types_say(self):
+        bodies = {"chat": ("/v1/chat/completions", openai.types.chat.ChatCompletion,
+                           {"messages": ASK, "tools": [TOOL]}),
+                  "text": ("/v1/completions", openai.types.Completion,
+                           {"prompt": "Once", "logprobs": 1, "best_of": 2}),
+                  "responses": ("/v1/responses", openai.types.responses.Response, {"input": "2+2?"})}
+        source, target = self.folder / "in.jsonl", self.folder / "out.jsonl"
+        source.write_text("".join(
+            json.dumps({"custom_id": name, "method": "POST", "url": url, "body": body}) + "\n"
+            for name, (url, _, body) in bodies.items()))
+        run("batch", source, target, "--max-model-len", 512, check=0)
+        records = [json.loads(line) for line in target.read_text().splitlines()]
+        self.assertEqual({record["custom_id"] for record in records}, set(bodies))
+        for record in records:
+            bodies[record["custom_id"]][1].model_validate(record["response"]["body"], strict=True)
 
     def test_responses(self):
         first = self.client.responses.create(model="demo", input="2+2?", temperature=0)

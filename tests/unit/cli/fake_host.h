@@ -35,9 +35,12 @@ struct FakeEngine {
   std::vector<commands::BenchRow> bench_rows;
   Status bench_status;
   server::ServeOutcome serve_outcome;
+  server::BatchOutcome batch_outcome;
+  std::vector<server::BatchProgress> batch_steps;  // told before the end
 
   // What it was asked.
   std::vector<server::ServeOptions> served;
+  std::vector<server::BatchOptions> batched;
   std::vector<EngineOptions> loads;
   std::vector<Request> requests;
   std::vector<ScoreRequest> scores;
@@ -237,6 +240,15 @@ class World {
             [this](const server::ServeOptions& options, std::FILE*) {
               engine.served.push_back(options);
               return engine.serve_outcome;
+            },
+        .batch =
+            [this](const server::BatchOptions& options,
+                   const std::function<void(const server::BatchProgress&)>& on_progress) {
+              engine.batched.push_back(options);
+              for (const server::BatchProgress& step : engine.batch_steps) {
+                on_progress(step);
+              }
+              return engine.batch_outcome;
             }};
   }
 
