@@ -5,7 +5,7 @@
 nibble_packages() {  # GROUP: build, test, browser, lint or package
   case "$1" in
     build) echo "g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev" \
-                "libhwy-dev libedit-dev libcli11-dev libboost-dev libssl-dev" ;;
+                "libhwy-dev libedit-dev libcli11-dev libboost-dev libssl-dev zlib1g-dev" ;;
     test) echo "libgtest-dev libgmock-dev python3 xz-utils dpkg-dev groff-base zsh fish" ;;
     browser) echo "chromium chromium-driver" ;;
     package) echo "dpkg-dev" ;;

@@ -80,6 +80,11 @@ void add_limit_flags(CLI::App& verb, ServeFlags& flags) {
                     {1, 1 << 20}, flags.serve.listener.max_connections));
   group(add_count(verb, {"--max-body-size", "BYTES", "of a request (default 32M)"}, kBytes,
                   flags.max_body));
+  group(add_count(verb,
+                  {"--gzip-min-size", "BYTES",
+                   "JSON replies from this size are compressed for clients that\nallow it (default "
+                   "2K; 0: none)"},
+                  {0, std::int64_t{1} << 31}, flags.serve.api.gzip_from_bytes));
   group(add_count(verb, {"--max-header-size", "BYTES", "of a request (default 16K)"}, kBytes,
                   flags.max_header));
   group(add_count(verb,
@@ -131,6 +136,7 @@ server::ServeOptions options_of(const ServeFlags& flags, const std::string& fold
   server::ServeOptions out = flags.serve;
   out.service.engine = engine_options(flags.model, folder);
   out.listener.max_body_bytes = flags.max_body;
+  out.api.body_bytes = flags.max_body;
   out.listener.max_header_bytes = flags.max_header;
   out.listener.stream_buffer_bytes = flags.stream_buffer;
   out.listener.idle_timeout = std::chrono::seconds(flags.keep_alive_s);

@@ -21,6 +21,8 @@ struct ApiOptions {
   std::vector<std::string> allowed_origins;  // "*": every; none: no cross-origin use
   std::chrono::milliseconds request_timeout{0};  // 0: none
   bool logs_requests = true;
+  std::int64_t body_bytes = 32 << 20;            // of a compressed body, once decompressed
+  std::int64_t gzip_from_bytes = 2 << 10;        // smaller replies are not compressed; 0: none is
   std::int64_t response_store_bytes = 64 << 20;  // of /v1/responses; 0: none is kept
 };
 

@@ -2,8 +2,6 @@
 // say nothing about the model.
 #pragma once
 
-#include <string_view>
-
 #include "server/http.h"
 
 namespace nibble::server {
@@ -11,8 +9,5 @@ namespace nibble::server {
 // Replies when the request is a GET or HEAD of one of the page's files: the file, compressed for
 // clients that take gzip, or 304 when they have it. False, without a reply, for anything else.
 bool answer_page(const HttpRequest& request, Exchange& exchange);
-
-// The value of an Accept-Encoding header: does it allow gzip?
-bool accepts_gzip(std::string_view accepted);
 
 }  // namespace nibble::server

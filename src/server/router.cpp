@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
+#include <optional>
+#include <utility>
 
 #include "server/api_error.h"
 #include "server/aside.h"
+#include "server/content_coding.h"
 #include "server/handlers.h"
 #include "server/json.h"
 #include "server/page.h"
@@ -54,10 +56,13 @@ bool matches(std::string_view path, std::string_view pattern) {
   return path.substr(star, path.size() - star - tail.size()).find('/') == std::string_view::npos;
 }
 
-// Counts the exchange as open, and its reply, for as long as it lives.
+// Counts the exchange as open, and its reply, for as long as it lives; compresses the reply.
 class Counted final : public Exchange {
  public:
-  Counted(ApiContext& context, ExchangePtr inner) : context_(context), inner_(std::move(inner)) {
+  Counted(ApiContext& context, const HttpRequest& request, ExchangePtr inner)
+      : context_(context),
+        inner_(std::move(inner)),
+        takes_gzip_(accepts_gzip(request.header("accept-encoding"))) {
     ++context_.num_open;
   }
   ~Counted() override { --context_.num_open; }
@@ -67,6 +72,7 @@ class Counted final : public Exchange {
   void post(std::function<void()> work) override { inner_->post(std::move(work)); }
   void reply(HttpReply reply) override {
     finish(reply.status);
+    compress(reply);
     inner_->reply(std::move(reply));
   }
   void begin_stream(HttpReply head) override {
@@ -90,9 +96,64 @@ class Counted final : public Exchange {
     }
   }
 
+  // The page comes compressed already.
+  void compress(HttpReply& reply) const {
+    const std::int64_t from = context_.options.gzip_from_bytes;
+    const bool is_wanted = from > 0 && static_cast<std::int64_t>(reply.body.size()) >= from &&
+                           reply.content_type.starts_with("application/json");
+    if (!is_wanted) {
+      return;
+    }
+    reply.headers.push_back({"vary", "accept-encoding"});
+    if (takes_gzip_) {
+      reply.headers.push_back({"content-encoding", "gzip"});
+      reply.body = gzip(reply.body);
+    }
+  }
+
   ApiContext& context_;
   ExchangePtr inner_;
+  bool takes_gzip_ = false;
 };
+
+// The request with its body decompressed; without a value the fault is a refusal.
+std::optional<HttpRequest> decoded(const ApiContext& context, const HttpRequest& request,
+                                   ApiError& fault) {
+  const std::string_view coding = request.header("content-encoding");
+  if (coding.empty() || coding == "identity") {
+    return request;
+  }
+  if (coding != "gzip" && coding != "x-gzip") {
+    fault = {415, fmt::format("content-encoding: want gzip, found '{}'", coding.substr(0, 100)),
+             "invalid_request_error", "", "unsupported_content_encoding"};
+    return std::nullopt;
+  }
+  Result<std::string> body =
+      gunzip(request.body, static_cast<std::size_t>(context.options.body_bytes));
+  if (!body) {
+    fault = bad_request("", body.error().message());
+    fault.status = body.error().code() == Code::kExhausted ? 413 : 400;
+    return std::nullopt;
+  }
+  HttpRequest out = request;
+  out.body = *std::move(body);
+  return out;
+}
+
+// Hands the request over with its body as it was before it was compressed.
+void handle(const Route& route, ApiContext& context, Loaded& loaded, const HttpRequest& request,
+            const ExchangePtr& exchange) {
+  ApiError fault;
+  if (request.header("content-encoding").empty()) {
+    route.handle({context, loaded, request, exchange});
+  } else if (const std::optional<HttpRequest> plain = decoded(context, request, fault)) {
+    route.handle({context, loaded, *plain, exchange});
+  } else {
+    HttpReply reply = error_reply(fault);
+    reply.headers.push_back({"accept-encoding", "gzip"});
+    exchange->reply(std::move(reply));
+  }
+}
 
 // False: the id that the client gave is refused.
 bool take_id(const HttpRequest& request, Exchange& exchange) {
@@ -240,7 +301,7 @@ void route(ApiContext& context, const HttpRequest& request, const ExchangePtr& e
     exchange->reply(error_reply(
         {503, "the server is shutting down", "unavailable_error", "", "shutting_down"}));
   } else {
-    found->handle({context, *loaded, request, exchange});
+    handle(*found, context, *loaded, request, exchange);
   }
 }
 
@@ -259,12 +320,15 @@ bool is_same_key(std::string_view given, std::string_view key) {
 
 Handler make_api(ApiContext& context) {
   return [&context](const HttpRequest& request, const ExchangePtr& exchange) {
-    if (request.body.size() < kLargeBody || !context.run_aside) {
-      route(context, request, std::make_shared<Counted>(context, exchange));
+    // A compressed body may be of any size.
+    const bool is_large =
+        request.body.size() >= kLargeBody || !request.header("content-encoding").empty();
+    if (!is_large || !context.run_aside) {
+      route(context, request, std::make_shared<Counted>(context, request, exchange));
       return;
     }
     auto held = std::make_shared<HeldExchange>(exchange);
-    auto counted = std::make_shared<Counted>(context, held);  // from now on
+    auto counted = std::make_shared<Counted>(context, request, held);  // from now on
     handle_aside(context.run_aside, exchange, std::move(held),
                  [&context, request, counted] { route(context, request, counted); });
   };

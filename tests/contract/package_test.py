@@ -23,7 +23,7 @@ PROGRAM_FILES = ["usr/bin/nibble", "usr/share/man/man1/nibble.1.gz",
                  "usr/share/nibble/models/demo/model.safetensors", "usr/share/doc/nibble/copyright",
                  "usr/share/doc/nibble/docs/command-line.md"]
 # Libraries that the program links, by the packages that Debian 12 has them in.
-LIBRARIES = ["libc6", "libstdc++6", "libfmt9", "libpcre2-8-0", "libedit2", "libhwy1"]
+LIBRARIES = ["libc6", "libstdc++6", "libfmt9", "libpcre2-8-0", "libedit2", "libhwy1", "libssl3", "zlib1g"]
 
 
 def run(*command, want=0, **options):

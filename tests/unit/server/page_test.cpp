@@ -130,16 +130,6 @@ TEST(Page, IsCompressedForThoseWhoTakeIt) {
   EXPECT_EQ(num_bytes, plain.body.size());
 }
 
-TEST(Page, ReadsWhichCodingsAreAccepted) {
-  for (const char* yes : {"gzip", "br, gzip", "*", "gzip;q=0.5", "identity;q=0, gzip ; q=1",
-                          "deflate,gzip", "gzip;q=0.001"}) {
-    EXPECT_TRUE(accepts_gzip(yes)) << yes;
-  }
-  for (const char* no : {"", "br", "xgzip", "gzip;q=0", "gzip; q=0.000", "*;q=0", ",,;", "gzipp"}) {
-    EXPECT_FALSE(accepts_gzip(no)) << no;
-  }
-}
-
 TEST(Page, LeavesEverythingElseAlone) {
   EXPECT_TRUE(ask("/", {}, "HEAD").has_value());
   EXPECT_FALSE(ask("/", {}, "POST").has_value());

@@ -77,6 +77,7 @@ class ScriptedAnswer {
     response.usage.prompt_tokens = 7;
     response.usage.cached_tokens = 2;
     response.seed = seed_;
+    response.kernels = {"gemm_a", "moe_b"};
     sink_.on_end(std::move(response));
   }
 
