@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,8 +21,8 @@ constexpr std::string_view kBegin = R"({"id":"batch_req_)";
 
 Status system_error(const std::string& path) {
   const int fault = errno;
-  return error(fault == ENOSPC || fault == EDQUOT ? Code::kExhausted : Code::kInternal, "{}: {}",
-               path, std::strerror(fault));
+  const bool is_full = fault == ENOSPC || fault == EDQUOT || fault == EFBIG;
+  return error(is_full ? Code::kExhausted : Code::kInternal, "{}: {}", path, std::strerror(fault));
 }
 
 bool may_be_cut_line(std::string_view text) {
@@ -37,6 +38,10 @@ Result<BatchOutput> BatchOutput::open(const std::string& path) {
     return system_error(path);
   }
   BatchOutput out(path, file);
+  struct stat about {};
+  if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) {
+    return error(Code::kInvalidArgument, "{}: want a file, found a device or a pipe", path);
+  }
   if (flock(file, LOCK_EX | LOCK_NB) != 0) {
     return error(Code::kInvalidArgument, "{}: another run writes it", path);
   }

@@ -9,11 +9,12 @@ namespace nibble::server {
 namespace {
 
 Json usage_of(const Usage& usage) {
-  return {{"input_tokens", usage.prompt_tokens},
-          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"output_tokens", usage.completion_tokens},
-          {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+  return {
+      {"input_tokens", usage.prompt_tokens},
+      {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
+      {"output_tokens", usage.completion_tokens},
+      {"output_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}},
+      {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
 }
 
 const char* status_of(FinishReason reason) {

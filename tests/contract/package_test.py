@@ -16,7 +16,8 @@ import subprocess
 import sys
 
 SOURCE, BINARY, WORK = (pathlib.Path(argument) for argument in sys.argv[1:4])
-PROGRAM_FILES = ["usr/bin/nibble", "usr/share/man/man1/nibble.1.gz",
+UNIT = "usr/lib/systemd/system/nibble.service"
+PROGRAM_FILES = ["usr/bin/nibble", UNIT, "usr/share/man/man1/nibble.1.gz",
                  "usr/share/bash-completion/completions/nibble",
                  "usr/share/zsh/vendor-completions/_nibble",
                  "usr/share/fish/vendor_completions.d/nibble.fish",
@@ -226,6 +227,26 @@ def fish():
     check(offered("nibble bench -o ") == {"md", "json", "jsonl", "csv"}, f"fish: {offered('nibble bench -o ')}")
 
 
+def unit(nibble):
+    """What systemd says of the unit: no fault, and next to no rights."""
+    text = (WORK / "root" / UNIT).read_text()
+    check("ExecStart=nibble serve\n" in text, "the unit starts something else")
+    for code in re.search(r"^RestartPreventExitStatus=(.*)$", text, re.M)[1].split():
+        check(re.search(rf"^\| {code} \|", (SOURCE / "docs/command-line.md").read_text(), re.M),
+              f"exit code {code} is not documented")
+    if not shutil.which("systemd-analyze"):
+        print("systemd-analyze is not there: the unit was read, not verified")
+        return
+    # The program where it was unpacked: systemd looks for it below /usr alone.
+    placed = WORK / "unit/nibble.service"
+    placed.parent.mkdir()
+    placed.write_text(text.replace("ExecStart=nibble", f"ExecStart={nibble}"))
+    complaints = run("systemd-analyze", "verify", "--man=no", placed).stderr
+    check("nibble" not in complaints, f"systemd-analyze verify: {complaints}")
+    scored = run("systemd-analyze", "security", "--offline=true", "--threshold=20", placed).stdout
+    check("Overall exposure level" in scored, f"systemd-analyze security: {scored}")
+
+
 shutil.rmtree(WORK, ignore_errors=True)
 WORK.mkdir(parents=True)
 program, development = pack()
@@ -233,6 +254,7 @@ program_package(program)
 development_package(development)
 NIBBLE = packed_program(program)
 installs_and_leaves(program)
+unit(NIBBLE)
 manual(NIBBLE)
 bash(NIBBLE)
 for shell, test in (("zsh", zsh), ("fish", fish)):

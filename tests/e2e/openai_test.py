@@ -115,6 +115,12 @@ class Client(Case):
         self.assertEqual(len(reply.choices[0].logprobs.tokens),
                          len(reply.choices[0].logprobs.token_logprobs))
 
+    def test_replies_are_compressed_on_the_wire(self):
+        raw = self.client.completions.with_raw_response.create(model="demo", prompt=["Once"] * 64,
+                                                               max_tokens=4)
+        self.assertEqual(raw.headers["content-encoding"], "gzip")
+        self.assertEqual(len(raw.parse().choices), 64)
+
     def test_echo_with_logprobs_scores_a_text(self):
         text = "Once upon a time there was a caf\u00e9."
         want = run_json("score", DEMO, "-p", text, "--top", 2, "--json")

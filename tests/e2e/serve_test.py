@@ -1,4 +1,5 @@
 """The server as clients see it, on the demo checkpoint: sockets, streams, signals."""
+import gzip
 import json
 import os
 import re
@@ -55,6 +56,35 @@ class Serve(Case):
             self.assertEqual(message["reasoning_content"], want["message"]["reasoning_content"])
             self.assertEqual(finish, want["finish_reason"])
             self.assertEqual(events[-2]["usage"], whole["usage"])
+
+    def test_gzip_both_ways(self):
+        body = {"prompt": ["Once", "Two"] * 32, "max_tokens": 4, "temperature": 0}
+        want = self.server.post("/v1/completions", body)[2]["choices"]
+        packed = gzip.compress(json.dumps(body).encode())
+        connection = self.server.connect()
+        connection.request("POST", "/v1/completions", packed,
+                           {"content-encoding": "gzip", "accept-encoding": "gzip"})
+        reply = connection.getresponse()
+        self.assertEqual(reply.getheader("content-encoding"), "gzip")
+        data = reply.read()
+        self.assertEqual(json.loads(gzip.decompress(data))["choices"], want)
+        self.assertLess(len(data), len(json.dumps(want)) / 3)
+        for status, data, coding in ((413, gzip.compress(bytes(40 << 20)), "gzip"),
+                                     (415, packed, "br"), (400, packed[:-1], "gzip"),
+                                     (400, json.dumps(body).encode(), "gzip")):
+            self.assertEqual(self.server.post("/v1/completions", data, connection=connection,
+                                              headers={"content-encoding": coding})[0], status)
+        events = self.server.events("/v1/completions", {**body, "stream": True},
+                                    headers={"accept-encoding": "gzip"})
+        self.assertEqual(events[-1], "[DONE]")
+        connection.close()
+
+    def test_receipts_name_the_kernels(self):
+        rows = {row["name"] for row in run_json("inspect", "--kernels", "--json")}
+        path = self.server.chat("2+2?", receipt=True)["receipt"]["choices"][0]["kernel_path"]
+        self.assertGreater(len(path), 4)
+        self.assertLessEqual(set(path), rows)
+        self.server.wait_for_log(f"kernel_path={','.join(path)}")
 
     def test_tool_call_and_its_result(self):
         tool = {"type": "function", "function": {

@@ -26,7 +26,7 @@ struct WrongLine {
 
 TEST(Usage, EveryWrongLineIsOneLineAndExitTwo) {
   const std::vector<WrongLine> lines = {
-      {{"frobnicate"}, "nibble: unknown verb 'frobnicate'; the verbs are run, serve, score,"},
+      {{"frobnicate"}, "nibble: unknown verb 'frobnicate'; the verbs are run, serve, batch,"},
       {{"tokenise"}, "nibble: unknown verb 'tokenise'; did you mean 'tokenize'?"},
       {{"--frob"}, "nibble: unknown flag '--frob'"},
       {{"run", "--tmep", "1"}, "nibble run: unknown flag '--tmep'; did you mean '--temp'?"},

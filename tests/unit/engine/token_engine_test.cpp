@@ -238,10 +238,10 @@ TEST(TokenEngine, NanInARowFailsItsSequenceOnly) {
 TEST(TokenEngine, EventsTellTheKernelsThatComputedTheirSequence) {
   FakeEngine fake;
   const auto kernels = [&fake](std::vector<std::int32_t> prompt) {
-    std::vector<std::uint64_t> out;
-    for (const TokenEvent& event : fake.run(greedy(std::move(prompt), 3))) {
-      out.push_back(event.kernels);
-    }
+    const std::vector<TokenEvent> events = fake.run(greedy(std::move(prompt), 3));
+    std::vector<std::uint64_t> out(events.size());
+    std::transform(events.begin(), events.end(), out.begin(),
+                   [](const TokenEvent& event) { return event.kernels; });
     return out;
   };
   EXPECT_THAT(kernels({1, 2, 3}), ElementsAre(2, 3, 3));

@@ -1,8 +1,10 @@
 // The files of a batch: what is read, what is written, what an earlier run left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -48,7 +50,7 @@ TEST(BatchLine, IsARequestOrSaysWhatIsWrong) {
   EXPECT_EQ(good.request.method, "POST");
   EXPECT_EQ(good.request.path, "/v1/completions");
   EXPECT_EQ(TestJson::parse(good.request.body), (TestJson{{"prompt", "x"}, {"n", 2}}));
-  const std::pair<const char*, const char*> kWrong[] = {
+  const std::pair<const char*, const char*> wrong[] = {
       {"{", "no JSON"},
       {"[]", "want a JSON object"},
       {R"({"method": "POST", "url": "/v1/completions", "body": {}})", "custom_id: want"},
@@ -63,7 +65,7 @@ TEST(BatchLine, IsARequestOrSaysWhatIsWrong) {
       {R"({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"stream": true}})",
        "body.stream: want false"},
   };
-  for (const auto& [text, why] : kWrong) {
+  for (const auto& [text, why] : wrong) {
     const BatchLine line = read_batch_line(text, 7);
     ASSERT_TRUE(line.fault.has_value()) << text;
     const TestJson written = TestJson::parse(refused_line(line));
@@ -167,15 +169,30 @@ TEST_F(BatchFile, OneRunAtATimeWrites) {
   EXPECT_THAT(BatchOutput::open(path_).error().message(), HasSubstr("another run"));
 }
 
-TEST_F(BatchFile, AFullDiskIsSaid) {
-  if (::access("/dev/full", W_OK) != 0) {
-    GTEST_SKIP() << "no /dev/full";
+TEST_F(BatchFile, OutputIsAFile) {
+  EXPECT_EQ(BatchOutput::open("/dev/zero").error().code(), Code::kInvalidArgument);
+  EXPECT_THAT(BatchOutput::open(folder_).error().message(), HasSubstr("directory"));
+}
+
+// The system cuts the write; the next run finds the line cut.
+TEST_F(BatchFile, AFullDiskIsSaidAndRepaired) {
+  const BatchLine line = read_batch_line(request_line("a"), 1);
+  const std::string text = answered_line(line, "req-1", {.body = "{}"});
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{text.size() + 10, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  {
+    Result<BatchOutput> output = BatchOutput::open(path_);
+    EXPECT_TRUE(output->append(text).ok());
+    EXPECT_EQ(output->append(text).code(), Code::kExhausted);
   }
-  Result<BatchOutput> output = BatchOutput::open("/dev/full");
-  if (!output) {
-    GTEST_SKIP() << output.error().message();
-  }
-  EXPECT_EQ(output->append("{}\n").code(), Code::kExhausted);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(content(), text + text.substr(0, 10));
+  ASSERT_TRUE(BatchOutput::open(path_).has_value());
+  EXPECT_EQ(content(), text);
 }
 
 }  // namespace

@@ -106,9 +106,9 @@ TEST(BatchRunner, ManyAreInFlightAndNoMore) {
   const Files files;
   Api api;
   api.host->waits = true;
-  std::vector<TestJson> lines;
-  for (int i = 0; i < 8; ++i) {
-    lines.push_back(line_of(std::to_string(i), "/v1/completions", {{"prompt", "a"}}));
+  std::vector<TestJson> lines(8);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    lines[i] = line_of(std::to_string(i), "/v1/completions", {{"prompt", "a"}});
   }
   BatchInput input = files.input(lines);
   BatchOutput output = files.output();
