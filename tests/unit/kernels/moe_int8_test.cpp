@@ -120,7 +120,10 @@ TEST(Int8Groups, RowsOfBf16AreQuantizedAsTheirValues) {
   std::vector<Int8Group> row(2);
   quantize_row(x.data(), DType::kBF16, 544, row.data());
   const std::vector<Int8Group> want = quantized(x.values());
-  EXPECT_EQ(std::memcmp(row.data(), want.data(), sizeof(Int8Group) * 2), 0);
+  for (std::int64_t col = 0; col < 2 * kInt8GroupColumns; ++col) {
+    EXPECT_EQ(value_at(row, col), value_at(want, col)) << col;
+    EXPECT_EQ(scale_at(row, col), scale_at(want, col)) << col;
+  }
 }
 
 TEST(MoeInt8, RefusesWhatHasNoKernelForIt) {
