@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/convert/gather_rows.h"
+#include "kernels/decode/decode_step.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_tiles.h"
@@ -23,9 +24,9 @@ namespace {
 
 template <typename Args>
 void append(const char* family, std::span<const kernels::Instance<Args>> table,
-            std::vector<KernelRow>& rows) {
+            std::vector<KernelRow>& rows, bool is_needed = true) {
   for (const kernels::Instance<Args>& row : table) {
-    rows.push_back({family, row.info, true});
+    rows.push_back({family, row.info, is_needed});
   }
 }
 
@@ -53,6 +54,7 @@ bool is_for(const kernels::InstanceInfo& info, kernels::Arch arch) {
 std::vector<KernelRow> kernel_rows() {
   std::vector<KernelRow> rows;
   append("attention", kernels::attention_instances(), rows);
+  append("decode_step", kernels::decode_step_instances(), rows, false);
   append("gather_rows", kernels::gather_rows_instances(), rows);
   append("gemm", kernels::gemm_instances(), rows);
   append("moe", kernels::moe_instances(), rows);

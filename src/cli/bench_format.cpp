@@ -65,6 +65,7 @@ Json row_json(const BenchLine& line) {
                {"streams", row.test.streams},
                {"activation", row.activation},
                {"device", row.device},
+               {"decode_path", row.decode_path},
                {"full", row.is_full},
                {"bytes_per_token", std::llround(row.bytes_per_token)},
                {"gb_s", row.gb_s()},

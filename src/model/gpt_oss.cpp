@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "kernels/attention/attention_plan.h"
+#include "model/decode_path.h"
 #include "model/kernel_table.h"
 #include "model/model_arrays.h"
 #include "model/sample_block.h"
@@ -62,6 +63,7 @@ class GptOss final : public Model {
   const ModelOptions& options() const override { return options_; }
   int num_threads() const override { return pool_.size(); }
   const DeviceFacts* device() const override { return exec_.device; }
+  std::string decode_path() const override { return decode_step_.description(); }
   void set_tap(Tap tap) override { tap_ = std::move(tap); }
   MemoryPlan memory() const override { return memory_; }
   std::uint64_t kernels_of_step() const override { return trace_.seen(); }
@@ -100,6 +102,7 @@ class GptOss final : public Model {
   Status begin(const BatchPlan& plan);
   bool can_replay() const;
   Status compute();
+  Status enqueue(bool is_decode_step);
   Status run_layers();
   Status attention_block(std::size_t index);
   Status attend(std::size_t index);
@@ -147,6 +150,8 @@ class GptOss final : public Model {
   };
   std::map<StepShape, StepGraph> graphs_;
 
+  DecodeStep decode_step_;
+
   // Of the running step.
   KernelTrace trace_;
   std::int32_t rows_ = 0;
@@ -167,6 +172,7 @@ void GptOss::lay_out(Arena& arena) {
   cache_ = KvCache::lay_out(config_, options_, arena);
   memory_.kv_bytes = arena.bytes();
   work_ = Workspace::lay_out(config_, options_, exec_, arena);
+  decode_step_.lay_out(arena);
   input_block_ = arena.take<std::byte>(input_bytes());
   memory_.workspace_bytes = arena.bytes() - memory_.kv_bytes;
 }
@@ -192,6 +198,7 @@ Status GptOss::place_on_device() {
   NIBBLE_ASSIGN_OR_RETURN(stream_, device_->make_stream());
   exec_ = {.stream = stream_.get(), .device = &device_->facts(), .trace = &trace_};
   const ModelArrays host = host_arrays(*weights_, inv_freq_.data());
+  decode_step_.decide(host, config_, options_, exec_);
   Arena measured;
   lay_out(measured);
   const bool has_tiles = uses_expert_tiles(host, options_.activation);
@@ -225,7 +232,7 @@ Status GptOss::place_on_device() {
 
   return ring_.create(*device_, {.input_bytes = input_bytes(),
                                  .sample_bytes = SampleBlock::bytes(options_.max_logit_rows),
-                                 .num_layers = config_.num_layers,
+                                 .num_notes = config_.num_layers + 1,
                                  .max_logit_rows = options_.max_logit_rows,
                                  .vocab = config_.vocab});
 }
@@ -278,7 +285,7 @@ Status GptOss::begin(const BatchPlan& plan) {
     return {};
   }
   NIBBLE_RETURN_IF_ERROR(device_->fill(work_.bad_rows, kNoBadRowByte,
-                                       std::int64_t{4} * config_.num_layers, exec_.stream));
+                                       std::int64_t{4} * (config_.num_layers + 1), exec_.stream));
   return device_->copy(input_block_, host_block, sizes.used_bytes, exec_.stream);
 }
 
@@ -297,6 +304,7 @@ Status GptOss::compute() {
   if (!can_replay()) {
     return run_layers();
   }
+  const bool is_decode_step = rows_ == 1 && decode_step_.is_chosen();
   std::int32_t last = 0;
   for (std::int32_t i = 0; i < num_sequences_; ++i) {
     last = std::max(last, host_inputs_.sequences[0][i].first_position);
@@ -305,15 +313,16 @@ Status GptOss::compute() {
   if (graphs_.size() > kMostGraphs) {
     graphs_.clear();
   }
-  StepGraph& step = graphs_[{rows_, std::bit_ceil(chunks)}];
+  // The persistent kernel finds the position in its inputs: one graph, of no chunks.
+  StepGraph& step = graphs_[{rows_, is_decode_step ? 0 : std::bit_ceil(chunks)}];
   if (!step.has_run) {  // loads the kernels, which a capture may not
     step.has_run = true;
-    return run_layers();
+    return enqueue(is_decode_step);
   }
   if (step.graph.get() == nullptr) {
     const std::uint64_t before = trace_.seen();
     NIBBLE_RETURN_IF_ERROR(device_->begin_capture(exec_.stream));
-    const Status enqueued = run_layers();
+    const Status enqueued = enqueue(is_decode_step);
     Result<Device::Graph> captured = device_->end_capture(exec_.stream);
     NIBBLE_RETURN_IF_ERROR(enqueued);
     NIBBLE_ASSIGN_OR_RETURN(step.graph, std::move(captured));
@@ -321,6 +330,19 @@ Status GptOss::compute() {
   }
   trace_.add(step.kernels);
   return device_->launch(step.graph, exec_.stream);
+}
+
+Status GptOss::enqueue(bool is_decode_step) {
+  if (!is_decode_step) {
+    return run_layers();
+  }
+  return decode_step_.run(*device_, config_,
+                          {.arrays = arrays_,
+                           .cache = cache_,
+                           .inputs = inputs_,
+                           .work = work_,
+                           .concentration = concentration_},
+                          kernels_.decode_step, exec_);
 }
 
 Status GptOss::run_layers() {
@@ -401,12 +423,15 @@ Status GptOss::check_routers(const std::int32_t* bad_rows) const {
                    bad_rows[layer]);
     }
   }
+  if (bad_rows[config_.num_layers] != kNoBadRow) {
+    return error(Code::kDevice, "decode step: a multiprocessor waited 10 s for another");
+  }
   return {};
 }
 
 Status GptOss::finish_on_device(std::span<float> logits) {
   std::int32_t* const bad_rows = ring_.bad_rows();
-  const std::int64_t bad_bytes = std::int64_t{4} * config_.num_layers;
+  const std::int64_t bad_bytes = std::int64_t{4} * (config_.num_layers + 1);
   const std::int64_t bytes = std::int64_t{4} * num_logit_rows_ * config_.vocab;
   NIBBLE_RETURN_IF_ERROR(device_->copy(bad_rows, work_.bad_rows, bad_bytes, exec_.stream));
   if (!logits.empty() && bytes > 0) {

@@ -38,6 +38,7 @@ KernelTable kernel_table(KernelChoice choice) {
       .moe_tiles = &kernels::moe_tiles,
       .pick_ids = &kernels::pick_ids,
       .sample_rows = &kernels::sample_rows,
+      .decode_step = &kernels::decode_step,
   };
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/convert/gather_rows.h"
+#include "kernels/decode/decode_step.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/moe/moe.h"
 #include "kernels/moe/moe_tiles.h"
@@ -32,6 +33,7 @@ struct KernelTable {
   KernelFn<kernels::MoeTilesArgs> moe_tiles = nullptr;
   KernelFn<kernels::PickIdsArgs> pick_ids = nullptr;
   KernelFn<kernels::SampleRowsArgs> sample_rows = nullptr;
+  KernelFn<kernels::DecodeStepArgs> decode_step = nullptr;
 };
 
 KernelTable kernel_table(KernelChoice choice);

@@ -20,6 +20,12 @@ namespace nibble::model {
 
 enum class KernelChoice : std::uint8_t { kReference, kCpu, kCuda };
 
+// How a step of one row is computed on a GPU.
+enum class DecodePath : std::uint8_t {
+  kAuto,   // by one persistent kernel where its rule lets it (model/decode_path.h), else kGraph
+  kGraph,  // by a kernel for each operation, replayed from a graph
+};
+
 struct ModelOptions {
   DType activation = DType::kBF16;  // input of every product: kF32 or kBF16
   DType kv_dtype = DType::kBF16;    // kF32 or kBF16; kF32 activations want kF32
@@ -27,7 +33,8 @@ struct ModelOptions {
   // MXFP4 on a processor, kUnsupported elsewhere. The other products keep `activation`.
   bool int8_experts = false;
   KernelChoice kernels = KernelChoice::kCpu;
-  int device_index = 0;                 // kCuda: which GPU
+  int device_index = 0;  // kCuda: which GPU
+  DecodePath decode = DecodePath::kAuto;
   int num_threads = 0;                  // 0: all available
   std::int32_t max_batch_tokens = 512;  // rows of the largest plan
   std::int32_t max_logit_rows = 512;
@@ -75,6 +82,10 @@ class Model {
   virtual int num_threads() const = 0;
   // The GPU that it runs on; null: this processor.
   virtual const DeviceFacts* device() const { return nullptr; }
+
+  // What computes steps of one row, and why: "decode_step_bf16_mxfp4_sm90", or "graph: " and the
+  // reason; empty where there is no GPU.
+  virtual std::string decode_path() const { return {}; }
 
   // Runs the plan and writes logits [plan.logit_rows.size(), vocab]. Writes keys and values of
   // every row into the cache. kInternal names the layer when a router sees NaN. On a GPU `logits`

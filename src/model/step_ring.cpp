@@ -9,7 +9,7 @@ void StepRing::lay_out(const Limits& limits, Arena& arena) {
   for (Step& step : steps_) {
     step.inputs = arena.take<std::byte>(limits.input_bytes);
     step.sample_block = arena.take<std::byte>(limits.sample_bytes);
-    step.bad_rows = arena.take<std::int32_t>(limits.num_layers);
+    step.bad_rows = arena.take<std::int32_t>(limits.num_notes);
     step.tokens = arena.take<std::int32_t>(limits.max_logit_rows);
   }
   logits_ = arena.take<float>(limits.max_logit_rows * limits.vocab);
@@ -17,7 +17,7 @@ void StepRing::lay_out(const Limits& limits, Arena& arena) {
 
 Status StepRing::create(Device& device, const Limits& limits) {
   device_ = &device;
-  num_layers_ = limits.num_layers;
+  num_notes_ = limits.num_notes;
   Arena size;
   lay_out(limits, size);
   NIBBLE_ASSIGN_OR_RETURN(memory_, device.allocate_pinned(size.bytes()));
@@ -38,7 +38,7 @@ Status StepRing::send_back(const std::int32_t* tokens, std::int32_t num_tokens,
     NIBBLE_RETURN_IF_ERROR(
         device_->copy(step.tokens, tokens, std::int64_t{4} * num_tokens, stream));
   }
-  NIBBLE_RETURN_IF_ERROR(device_->copy(step.bad_rows, bad_rows, 4 * num_layers_, stream));
+  NIBBLE_RETURN_IF_ERROR(device_->copy(step.bad_rows, bad_rows, 4 * num_notes_, stream));
   NIBBLE_RETURN_IF_ERROR(device_->record(step.done, stream));
   next_ = (next_ + 1) % steps_.size();
   ++num_started_;

@@ -19,7 +19,7 @@ class StepRing {
   struct Limits {
     std::int64_t input_bytes = 0;
     std::int64_t sample_bytes = 0;
-    std::int64_t num_layers = 0;
+    std::int64_t num_notes = 0;  // of bad rows: a word a layer, and one
     std::int64_t max_logit_rows = 0;
     std::int64_t vocab = 0;
   };
@@ -49,7 +49,7 @@ class StepRing {
   struct Step {
     std::byte* inputs = nullptr;
     std::byte* sample_block = nullptr;
-    std::int32_t* bad_rows = nullptr;  // [layers]
+    std::int32_t* bad_rows = nullptr;  // [notes]
     std::int32_t* tokens = nullptr;    // [logit rows]
     std::int32_t num_tokens = 0;
     Device::Event done;
@@ -57,7 +57,7 @@ class StepRing {
   void lay_out(const Limits& limits, Arena& arena);
 
   Device* device_ = nullptr;
-  std::int64_t num_layers_ = 0;
+  std::int64_t num_notes_ = 0;
   Device::PinnedMemory memory_;
   std::array<Step, kMostStartedSteps> steps_;
   float* logits_ = nullptr;

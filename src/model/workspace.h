@@ -46,9 +46,10 @@ struct Workspace {
   std::int32_t* gather = nullptr;      // [tokens, top_k]
   std::int32_t* scatter = nullptr;     // likewise
   float* logits = nullptr;             // [logit rows, vocab]
-  std::int32_t* bad_rows = nullptr;    // [layers]: first row that the router refused
-  std::byte* sample_block = nullptr;   // SampleBlock::bytes
-  std::int32_t* sampled = nullptr;     // [logit rows]: tokens of the last step that sampled
+  // [layers]: first row that the router refused; then whether a decode step gave up a wait
+  std::int32_t* bad_rows = nullptr;
+  std::byte* sample_block = nullptr;  // SampleBlock::bytes
+  std::int32_t* sampled = nullptr;    // [logit rows]: tokens of the last step that sampled
 
   // `exec` says where the kernels run.
   static Workspace lay_out(const ModelConfig& config, const ModelOptions& options, const Exec& exec,

@@ -158,6 +158,7 @@ Result<BenchRow> measure(const BenchTest& test, const BenchOptions& options, con
   row.flops_per_token = cost.flops / static_cast<double>(test.num_tokens());
   NIBBLE_RETURN_IF_ERROR(runner.prepare(test));
   row.test.n_threads = runner.num_threads();
+  row.decode_path = runner.decode_path();
   const std::int32_t first = options.has_warmup ? -1 : 0;
   for (std::int32_t repetition = first; repetition < options.repetitions; ++repetition) {
     NIBBLE_ASSIGN_OR_RETURN(const std::int64_t ns, runner.run(test));

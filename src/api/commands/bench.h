@@ -45,6 +45,7 @@ struct BenchOptions {
   std::int32_t repetitions = 5;
   Activation activation = Activation::kBf16;
   DeviceChoice device = DeviceChoice::kAuto;
+  bool use_decode_graph = false;  // on a GPU: EngineOptions::use_decode_graph
   bool has_warmup = true;
   bool is_full = false;
 };
@@ -70,7 +71,8 @@ struct BenchRow {
   BenchTest test;  // n_threads as used
   BenchRates rates;
   std::string cpu_info;
-  std::string device;  // where the model ran, and why: "cpu: asked for"
+  std::string device;       // where the model ran, and why: "cpu: asked for"
+  std::string decode_path;  // of one row on a GPU: Model::decode_path()
   bool is_on_gpu() const { return device.rfind("cuda", 0) == 0; }
   std::string activation;  // "bf16", "f32" or "int8"
   bool is_full = false;

@@ -27,6 +27,7 @@ class StepRunner final : public BenchRunner {
                                            static_cast<std::size_t>(model_->config().vocab)) {}
 
   int num_threads() const override { return model_->num_threads(); }
+  std::string decode_path() const override { return model_->decode_path(); }
 
   Status prepare(const BenchTest& test) override {
     pages_ = pages_for(test, model_->config().window);
@@ -130,13 +131,15 @@ Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& option
                                                       std::span<const BenchTest> tests,
                                                       const ModelSource& source) {
   const DType dtype = stored_dtype(options.activation);
-  model::ModelOptions wanted{.activation = dtype,
-                             .kv_dtype = dtype,
-                             .int8_experts = options.activation == Activation::kInt8,
-                             .kernels = kernels,
-                             .num_threads = tests.front().n_threads,
-                             .max_batch_tokens = 1,
-                             .max_logit_rows = 1};
+  model::ModelOptions wanted{
+      .activation = dtype,
+      .kv_dtype = dtype,
+      .int8_experts = options.activation == Activation::kInt8,
+      .decode = options.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
+      .kernels = kernels,
+      .num_threads = tests.front().n_threads,
+      .max_batch_tokens = 1,
+      .max_logit_rows = 1};
   for (const BenchTest& test : tests) {
     cover(test, source.config, wanted);
   }

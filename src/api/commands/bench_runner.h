@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "api/commands/bench.h"
 #include "api/model_source.h"
@@ -16,6 +17,7 @@ class BenchRunner {
  public:
   virtual ~BenchRunner() = default;
   virtual int num_threads() const = 0;
+  virtual std::string decode_path() const = 0;  // of the model
   // Once for each test, before its runs; not timed.
   virtual Status prepare(const BenchTest& test) = 0;
   // Nanoseconds of one repetition.

@@ -19,6 +19,8 @@ struct LaunchShape {
   // The kernel may start before the one before it on the stream has ended. It must call
   // device::griddepcontrol_wait() before it touches anything that another kernel writes.
   bool is_dependent = false;
+  // Blocks wait for each other: all of them are resident, or the launch fails.
+  bool is_cooperative = false;
 };
 
 // Enqueues kernel(args...). A grid with an empty side is no work. `name` is for the error text.
@@ -28,16 +30,23 @@ Status launch(const char* name, void (*kernel)(Params...), const LaunchShape& sh
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) {
     return {};
   }
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (shape.is_dependent) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.is_cooperative) {
+    attributes[count].id = cudaLaunchAttributeCooperative;
+    attributes[count++].val.cooperative = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = exec.stream;
-  config.attrs = &attribute;
-  config.numAttrs = shape.is_dependent ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cuda_status(cudaLaunchKernelEx(&config, kernel, Params(std::forward<Args>(args))...),
                      name);
 }

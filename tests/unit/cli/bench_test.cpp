@@ -40,11 +40,19 @@ std::string write(const World& world, const std::string& name, const std::string
 
 TEST(BenchVerb, PassesItsListsAndFlags) {
   World world;
-  const Ran ran =
-      world.run({"bench",        world.path(""), "-p",          "512,1k", "-n",        "0",   "-pg",
-                 "16,4",         "-pg=8,2",      "-d",          "0,4K",   "--streams", "1,8", "-b",
-                 "64",           "-ub",          "32",          "-t",     "1,2",       "-r",  "3",
-                 "--activation", "f32",          "--no-warmup", "--full"});
+  const Ran ran = world.run({"bench",   world.path(""),
+                             "-p",      "512,1k",
+                             "-n",      "0",
+                             "-pg",     "16,4",
+                             "-pg=8,2", "-d",
+                             "0,4K",    "--streams",
+                             "1,8",     "-b",
+                             "64",      "-ub",
+                             "32",      "-t",
+                             "1,2",     "-r",
+                             "3",       "--activation",
+                             "f32",     "--no-warmup",
+                             "--full",  "--decode-graph"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   const commands::BenchOptions& options = world.engine.benched.at(0);
   EXPECT_THAT(options.n_prompt, ElementsAre(512, 1000));
@@ -58,6 +66,7 @@ TEST(BenchVerb, PassesItsListsAndFlags) {
   EXPECT_EQ(options.repetitions, 3);
   EXPECT_EQ(options.activation, Activation::kF32);
   EXPECT_FALSE(options.has_warmup);
+  EXPECT_TRUE(options.use_decode_graph);
   EXPECT_TRUE(options.is_full);
 }
 
@@ -70,6 +79,7 @@ TEST(BenchVerb, DefaultsAreThoseOfLlamaBench) {
   EXPECT_THAT(options.n_gen, ElementsAre(128));
   EXPECT_EQ(options.repetitions, 5);
   EXPECT_TRUE(options.has_warmup);
+  EXPECT_FALSE(options.use_decode_graph);
 }
 
 TEST(BenchVerb, PrintsATableOfTheColumnsThatDiffer) {
@@ -117,7 +127,7 @@ TEST(BenchVerb, JsonHasLlamaBenchsFieldsAndOurs) {
                            "samples_ts",     "cpu_info",        "backends",
                            "model",          "streams",         "gb_s",
                            "tflop_s",        "bytes_per_token", "bandwidth_fraction",
-                           "peak_fraction"}) {
+                           "peak_fraction",  "decode_path"}) {
     EXPECT_TRUE(rows[0].contains(name)) << name;
   }
   EXPECT_EQ(rows[1]["n_depth"], 64);

@@ -41,6 +41,7 @@ TEST(Run, PassesEveryFlagToTheEngine) {
                              "--activation",
                              "f32",
                              "--reference-kernels",
+                             "--decode-graph",
                              "--no-enable-prefix-caching",
                              "-p",
                              "Hi",
@@ -84,6 +85,7 @@ TEST(Run, PassesEveryFlagToTheEngine) {
   EXPECT_EQ(options.num_threads, 3);
   EXPECT_EQ(options.activation, Activation::kF32);
   EXPECT_TRUE(options.use_reference_kernels);
+  EXPECT_TRUE(options.use_decode_graph);
   EXPECT_FALSE(options.enable_prefix_caching);
   const Request& request = world.engine.requests.at(0);
   const SamplingParams& sampling = request.sampling;
