@@ -110,9 +110,9 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
       .activation = activation,
       .kv_dtype = activation,
       .int8_experts = options.activation == Activation::kInt8,
-      .decode = options.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
       .kernels = options.use_reference_kernels ? model::KernelChoice::kReference
                                                : model::KernelChoice::kCpu,
+      .decode = options.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
       .num_threads = options.num_threads,
       .max_batch_tokens = options.max_batch_tokens,
       .max_logit_rows = std::max(kLogitRows, options.max_num_seqs),

@@ -113,7 +113,6 @@ Workspace Workspace::lay_out(const ModelConfig& config, const ModelOptions& opti
     out.bad_rows = arena.take<std::int32_t>(config.num_layers + 1);
     out.sample_block = arena.take<std::byte>(SampleBlock::bytes(options.max_logit_rows));
     out.sampled = arena.take<std::int32_t>(logit_rows);
-    out.bad_rows = arena.take<std::int32_t>(config.num_layers + 1);
   }
   return out;
 }

@@ -43,8 +43,7 @@ Result<Loaded> load(const BatchOptions& options) {
   wanted.max_queued = std::numeric_limits<std::int32_t>::max() / 2;
   NIBBLE_ASSIGN_OR_RETURN(Service service, Service::start(wanted));
   auto host = std::make_unique<ServiceHost>(std::move(service));
-  auto metrics =
-      std::make_unique<Metrics>(options.api.model_names.front(), host->info().max_model_len);
+  auto metrics = std::make_unique<Metrics>(options.api.model_names.front(), host->info());
   return Loaded{std::move(host), std::move(metrics)};
 }
 

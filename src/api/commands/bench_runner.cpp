@@ -135,8 +135,8 @@ Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& option
       .activation = dtype,
       .kv_dtype = dtype,
       .int8_experts = options.activation == Activation::kInt8,
-      .decode = options.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
       .kernels = kernels,
+      .decode = options.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
       .num_threads = tests.front().n_threads,
       .max_batch_tokens = 1,
       .max_logit_rows = 1};

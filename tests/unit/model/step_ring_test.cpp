@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using testing_support::HostDevice;
 
 constexpr StepRing::Limits kLimits{
-    .input_bytes = 100, .sample_bytes = 50, .num_layers = 2, .max_logit_rows = 3, .vocab = 5};
+    .input_bytes = 100, .sample_bytes = 50, .num_notes = 2, .max_logit_rows = 3, .vocab = 5};
 
 TEST(StepRing, KeepsStepsApartAndGivesThemBackInTheirOrder) {
   HostDevice device(1 << 20);
