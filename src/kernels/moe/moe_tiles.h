@@ -12,18 +12,11 @@
 
 #include "formats/bf16.h"
 #include "kernels/common/instance.h"
+#include "kernels/common/mxfp4_tiles.h"
 #include "nibble/status.h"
 #include "tensor/exec.h"
 
 namespace nibble::kernels {
-
-// All experts of one matrix, as pack_expert_tiles() makes them, one after another.
-struct Mxfp4Tiles {
-  const std::uint8_t* values = nullptr;  // 16-byte aligned
-  const std::uint8_t* scales = nullptr;  // 4-byte aligned
-  const float* factors = nullptr;        // [num_experts] 2^exponent
-  const formats::Bf16* bias = nullptr;   // [num_experts, rows] or null
-};
 
 // Every pointer is memory of the GPU.
 struct MoeTilesArgs {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/common/ptx_bulk.cuh"
-#include "kernels/decode/decode_step.h"
+#include "kernels/decode/device/decode_args.h"
 
 namespace nibble::kernels::device {
 
