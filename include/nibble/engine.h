@@ -48,8 +48,9 @@ struct EngineOptions {
   std::int32_t page_size = 64;          ///< tokens of a cache page
   bool enable_prefix_caching = true;    ///< keep what was computed for prompts that begin alike
   bool is_deterministic = false;        ///< refuse to load where an answer would depend on others
-  bool use_decode_graph = false;        ///< on a GPU: one token by a graph of single kernels
-  bool use_reference_kernels = false;   ///< the scalar references: slow, for checking
+  bool use_persistent_decode =
+      false;  ///< on a GPU: one token by one persistent kernel where it can
+  bool use_reference_kernels = false;  ///< the scalar references: slow, for checking
 };
 
 struct EngineInfo {

@@ -106,17 +106,17 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
   NIBBLE_RETURN_IF_ERROR(check(options, config));
   const DType activation = stored_dtype(options.activation);
   EnginePlan plan;
-  plan.model = {
-      .activation = activation,
-      .kv_dtype = activation,
-      .int8_experts = options.activation == Activation::kInt8,
-      .kernels = options.use_reference_kernels ? model::KernelChoice::kReference
-                                               : model::KernelChoice::kCpu,
-      .decode = options.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
-      .num_threads = options.num_threads,
-      .max_batch_tokens = options.max_batch_tokens,
-      .max_logit_rows = std::max(kLogitRows, options.max_num_seqs),
-      .page_size = options.page_size};
+  plan.model = {.activation = activation,
+                .kv_dtype = activation,
+                .int8_experts = options.activation == Activation::kInt8,
+                .kernels = options.use_reference_kernels ? model::KernelChoice::kReference
+                                                         : model::KernelChoice::kCpu,
+                .decode = options.use_persistent_decode ? model::DecodePath::kPersistent
+                                                        : model::DecodePath::kGraph,
+                .num_threads = options.num_threads,
+                .max_batch_tokens = options.max_batch_tokens,
+                .max_logit_rows = std::max(kLogitRows, options.max_num_seqs),
+                .page_size = options.page_size};
   plan.limits = {.max_num_seqs = options.max_num_seqs,
                  .max_batch_tokens = options.max_batch_tokens,
                  .max_logit_rows = plan.model.max_logit_rows,

@@ -246,8 +246,8 @@ void add_test_flags(CLI::App& verb, BenchFlags& flags) {
   add_device(verb, flags.device);
   add_load_format(verb, flags.load_format);
   add_activation(verb, flags.activation);
-  add_switch(verb, "--decode-graph", flags.options.use_decode_graph,
-             "on a GPU: one row by a graph of single kernels, not by one persistent kernel");
+  add_switch(verb, "--persistent-decode", flags.options.use_persistent_decode,
+             "on a GPU: one row by one persistent kernel where it can be, not by a graph");
   add_switch(verb, "--no-warmup", flags.skips_warmup, "time the first run too");
   add_switch(verb, "--full", flags.options.is_full,
              "through the engine, with tokenising and sampling; at depth 0");

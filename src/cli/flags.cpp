@@ -183,9 +183,10 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_switch(app, "--no-enable-prefix-caching", flags.forgets_prefixes,
              "compute every prompt in full, shared beginnings included")
       ->group(kModelGroup);
-  add_switch(app, "--decode-graph", engine.use_decode_graph,
-             "on a GPU: one token by a graph of single kernels, not by one\npersistent kernel: for "
-             "comparison")
+  add_switch(
+      app, "--persistent-decode", engine.use_persistent_decode,
+      "on a GPU: one token by one persistent kernel where it can be,\nnot by a graph of single "
+      "kernels: faster, less tested")
       ->group(kModelGroup);
   add_switch(app, "--reference-kernels", engine.use_reference_kernels,
              "scalar reference kernels: slow, for checking")

@@ -63,9 +63,10 @@ kernels::DecodeSizes decode_sizes(const ModelConfig& config, const ModelOptions&
 Status decode_step_rule(const ModelArrays& host, const ModelConfig& config,
                         const ModelOptions& options, const Exec& exec) {
   if (options.decode == DecodePath::kGraph) {
-    return error(Code::kUnsupported, "asked for");
+    return error(Code::kUnsupported, "the persistent kernel was not asked for");
   }
-  if (options.activation != DType::kBF16 || options.kv_dtype != DType::kBF16) {
+  if (options.activation != DType::kBF16 || options.kv_dtype != DType::kBF16 ||
+      options.int8_experts) {
     return error(Code::kUnsupported, "want bf16 activations and cache");
   }
   if (!uses_expert_tiles(host, options.activation) || !is_dense_bf16(host)) {

@@ -20,8 +20,9 @@ kernels::DecodeSizes decode_sizes(const ModelConfig& config, const ModelOptions&
                                   const Exec& exec);
 
 // Ok where a step of one row whose logits are wanted goes to the persistent kernel: asked for
-// (DecodePath::kAuto), bf16 activations and cache, MXFP4 experts in tiles, bf16 dense weights,
-// head_dim 64, and decode_step_supports(). Else kUnsupported with what was wanted and found.
+// (DecodePath::kPersistent), bf16 activations and cache, MXFP4 experts in tiles, bf16 dense
+// weights, head_dim 64, and decode_step_supports(). Else kUnsupported with what was wanted and
+// found.
 Status decode_step_rule(const ModelArrays& host, const ModelConfig& config,
                         const ModelOptions& options, const Exec& exec);
 

@@ -22,8 +22,9 @@ enum class KernelChoice : std::uint8_t { kReference, kCpu, kCuda };
 
 // How a step of one row is computed on a GPU.
 enum class DecodePath : std::uint8_t {
-  kAuto,   // by one persistent kernel where its rule lets it (model/decode_path.h), else kGraph
-  kGraph,  // by a kernel for each operation, replayed from a graph
+  kGraph,       // by a kernel for each operation, replayed from a graph
+  kPersistent,  // by one persistent kernel where its rule lets it (model/decode_path.h), else
+                // kGraph
 };
 
 struct ModelOptions {
@@ -34,7 +35,7 @@ struct ModelOptions {
   bool int8_experts = false;
   KernelChoice kernels = KernelChoice::kCpu;
   int device_index = 0;  // kCuda: which GPU
-  DecodePath decode = DecodePath::kAuto;
+  DecodePath decode = DecodePath::kGraph;
   int num_threads = 0;                  // 0: all available
   std::int32_t max_batch_tokens = 512;  // rows of the largest plan
   std::int32_t max_logit_rows = 512;

@@ -85,7 +85,7 @@ constexpr double kFlipped = 0.1;
 class Pair {
  public:
   explicit Pair(const std::string& name)
-      : step_(load(name, DecodePath::kAuto)), graph_(load(name, DecodePath::kGraph)) {
+      : step_(load(name, DecodePath::kPersistent)), graph_(load(name, DecodePath::kGraph)) {
     if (is_there()) {
       step_logits_.resize(static_cast<std::size_t>(step_->config().vocab), NAN);
       graph_logits_.resize(step_logits_.size(), NAN);
@@ -181,7 +181,7 @@ TEST_F(DecodeStepOnGpu, AgreesWithTheGraphDeepIntoALongPrompt) {
 }
 
 TEST_F(DecodeStepOnGpu, GivesTheSameBitsEveryTime) {
-  const auto model = load("demo", DecodePath::kAuto);
+  const auto model = load("demo", DecodePath::kPersistent);
   ASSERT_TRUE(model != nullptr);
   const std::int32_t vocab = model->config().vocab;
   std::vector<float> first(static_cast<std::size_t>(vocab), NAN);
@@ -199,8 +199,8 @@ TEST_F(DecodeStepOnGpu, GivesTheSameBitsEveryTime) {
 
 TEST_F(DecodeStepOnGpu, LeavesToTheGraphWhatItsRuleExcludes) {
   const auto graph = load("demo", DecodePath::kGraph);
-  const auto exact = load("demo", DecodePath::kAuto, DType::kF32);
-  const auto plain = load("tiny-bf16", DecodePath::kAuto);
+  const auto exact = load("demo", DecodePath::kPersistent, DType::kF32);
+  const auto plain = load("tiny-bf16", DecodePath::kPersistent);
   ASSERT_TRUE(graph != nullptr && exact != nullptr && plain != nullptr);
   EXPECT_EQ(graph->decode_path(), "graph: asked for");
   EXPECT_EQ(exact->decode_path(), "graph: want bf16 activations and cache");

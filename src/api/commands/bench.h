@@ -45,7 +45,7 @@ struct BenchOptions {
   std::int32_t repetitions = 5;
   Activation activation = Activation::kBf16;
   DeviceChoice device = DeviceChoice::kAuto;
-  bool use_decode_graph = false;  // on a GPU: EngineOptions::use_decode_graph
+  bool use_persistent_decode = false;  // on a GPU: EngineOptions::use_persistent_decode
   bool has_warmup = true;
   bool is_full = false;
 };

@@ -81,17 +81,18 @@ Status FullRunner::prepare(const BenchTest& test) {
   const std::int32_t pages = (tokens + limits.page_size - 1) / limits.page_size;
   limits.num_pages[static_cast<int>(model::CacheGroup::kFull)] = test.streams * pages;
   limits.num_pages[static_cast<int>(model::CacheGroup::kWindow)] = engine::window_pages(limits);
-  model::ModelOptions wanted{
-      .activation = dtype,
-      .kv_dtype = dtype,
-      .int8_experts = options_.activation == Activation::kInt8,
-      .kernels = kernels_,
-      .decode = options_.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
-      .num_threads = num_threads_,
-      .max_batch_tokens = rows,
-      .max_logit_rows = limits.max_logit_rows,
-      .max_position = std::min(tokens, source_.config.max_position),
-      .page_size = limits.page_size};
+  model::ModelOptions wanted{.activation = dtype,
+                             .kv_dtype = dtype,
+                             .int8_experts = options_.activation == Activation::kInt8,
+                             .kernels = kernels_,
+                             .decode = options_.use_persistent_decode
+                                           ? model::DecodePath::kPersistent
+                                           : model::DecodePath::kGraph,
+                             .num_threads = num_threads_,
+                             .max_batch_tokens = rows,
+                             .max_logit_rows = limits.max_logit_rows,
+                             .max_position = std::min(tokens, source_.config.max_position),
+                             .page_size = limits.page_size};
   std::copy(std::begin(limits.num_pages), std::end(limits.num_pages), wanted.num_pages);
   engine_.reset();  // two models at once may not fit
   NIBBLE_ASSIGN_OR_RETURN(std::unique_ptr<model::Model> model, source_.load(wanted));

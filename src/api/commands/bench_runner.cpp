@@ -131,15 +131,16 @@ Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& option
                                                       std::span<const BenchTest> tests,
                                                       const ModelSource& source) {
   const DType dtype = stored_dtype(options.activation);
-  model::ModelOptions wanted{
-      .activation = dtype,
-      .kv_dtype = dtype,
-      .int8_experts = options.activation == Activation::kInt8,
-      .kernels = kernels,
-      .decode = options.use_decode_graph ? model::DecodePath::kGraph : model::DecodePath::kAuto,
-      .num_threads = tests.front().n_threads,
-      .max_batch_tokens = 1,
-      .max_logit_rows = 1};
+  model::ModelOptions wanted{.activation = dtype,
+                             .kv_dtype = dtype,
+                             .int8_experts = options.activation == Activation::kInt8,
+                             .kernels = kernels,
+                             .decode = options.use_persistent_decode
+                                           ? model::DecodePath::kPersistent
+                                           : model::DecodePath::kGraph,
+                             .num_threads = tests.front().n_threads,
+                             .max_batch_tokens = 1,
+                             .max_logit_rows = 1};
   for (const BenchTest& test : tests) {
     cover(test, source.config, wanted);
   }

@@ -41,7 +41,7 @@ TEST(Run, PassesEveryFlagToTheEngine) {
                              "--activation",
                              "f32",
                              "--reference-kernels",
-                             "--decode-graph",
+                             "--persistent-decode",
                              "--no-enable-prefix-caching",
                              "-p",
                              "Hi",
@@ -85,7 +85,7 @@ TEST(Run, PassesEveryFlagToTheEngine) {
   EXPECT_EQ(options.num_threads, 3);
   EXPECT_EQ(options.activation, Activation::kF32);
   EXPECT_TRUE(options.use_reference_kernels);
-  EXPECT_TRUE(options.use_decode_graph);
+  EXPECT_TRUE(options.use_persistent_decode);
   EXPECT_FALSE(options.enable_prefix_caching);
   const Request& request = world.engine.requests.at(0);
   const SamplingParams& sampling = request.sampling;

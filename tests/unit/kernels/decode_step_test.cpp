@@ -50,9 +50,8 @@ TEST(DecodeShare, CoversEverythingOnceInPartsThatDifferByOne) {
 TEST(DecodeExchange, PartsFollowEachOtherWithoutOverlap) {
   const DecodeExchange at(kGptOss20b);
   const std::vector<std::pair<std::int64_t, std::int64_t>> parts = {
-      {at.qkv, 5120},      {at.state, 8 * 16 * 8 * 66}, {at.attention, 2048},
-      {at.residual, 2880}, {at.router, 33 * 132},       {at.h, 4 * 1440},
-      {at.y, 4 * 2880}};
+      {at.qkv, 5120},    {at.state, 67584}, {at.attention, 2048}, {at.residual, 2880},
+      {at.router, 4356}, {at.h, 5760},      {at.y, 11520}};
   std::int64_t next = 0;
   for (const auto& [begin, words] : parts) {
     EXPECT_EQ(begin % 32, 0);  // lines of their own
@@ -60,7 +59,7 @@ TEST(DecodeExchange, PartsFollowEachOtherWithoutOverlap) {
     next = begin + words;
   }
   EXPECT_GE(at.words, next);
-  EXPECT_EQ(decode_step_exchange_bytes(kGptOss20b), 24 * 4 * at.words);
+  EXPECT_EQ(decode_step_exchange_bytes(kGptOss20b), std::int64_t{96} * at.words);
 }
 
 TEST(DecodeStep, RefusesWhatItIsNotCutForAndSaysWhy) {
@@ -104,9 +103,9 @@ TEST(DecodeStep, CountsTheBytesOfGptOss20b) {
   const DecodeStepArgs args{.sizes = kGptOss20b, .layers = layers};
   // 24 (q, k, v, o, router, 4 experts of 3 * 2,880^2 codes with scales) and the head.
   const std::int64_t weights =
-      24 * (2LL * 2880 * (5120 + 4096 + 32) + 4 * 3 * 180LL * 24480) + 2LL * 2880 * 201088;
+      24LL * (2LL * 2880 * (5120 + 4096 + 32) + 12LL * 180 * 24480) + 2LL * 2880 * 201088;
   EXPECT_EQ(decode_step_bytes(args, 0), weights);
-  EXPECT_EQ(decode_step_bytes(args, 1024) - weights, 12 * (1024 + 127) * 2048LL);
+  EXPECT_EQ(decode_step_bytes(args, 1024) - weights, 12LL * (1024 + 127) * 2048);
 }
 
 }  // namespace
