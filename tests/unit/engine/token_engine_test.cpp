@@ -254,6 +254,7 @@ TEST(TokenEngine, FailedForwardEndsTheSequencesOfTheStep) {
   options.limits.max_logit_rows = 2;
   FakeEngine fake(options);
   std::vector<SequenceId> ids;
+  ids.reserve(3);
   for (std::int32_t i = 0; i < 3; ++i) {
     ids.push_back(fake.engine->add(greedy({i, 1}, 4)).value());
   }
