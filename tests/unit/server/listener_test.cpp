@@ -272,7 +272,8 @@ TEST(Listener, AClientThatHasLeftIsToldToThoseWhoAskLater) {
 // Neither the buffers of the system nor those of the server grow for a client that does not read.
 TEST(Listener, AStreamThatNobodyReadsIsCut) {
   Endless streams;
-  const auto listener = listen(streams.handler(), {.stream_buffer_bytes = 16 << 10});
+  const auto listener =
+      listen(streams.handler(), {.stream_buffer_bytes = 16 << 10, .write_timeout = 1h});
   const Client silent(listener->port(), 4096);
   silent.send(get("/"));
   EXPECT_TRUE(soon([&] { return streams.num_gone == 1; }))
