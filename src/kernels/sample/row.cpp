@@ -6,7 +6,15 @@
 #include <cmath>
 #include <cstddef>
 
-namespace nibble::kernels {
+#include "kernels/common/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/sample/row.cpp"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace nibble::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr std::size_t kLanes = 16;
@@ -66,9 +74,7 @@ inline float exp_below_zero(float x) {
   return x < kLeast ? 0.0F : scaled;
 }
 
-}  // namespace
-
-std::int32_t row_largest(std::span<const float> row) {
+std::int32_t largest_of(std::span<const float> row) {
   std::size_t best_block = 0;
   float best = -INFINITY;
   for (std::size_t begin = 0; begin < row.size(); begin += kBlock) {
@@ -88,8 +94,8 @@ std::int32_t row_largest(std::span<const float> row) {
   return static_cast<std::int32_t>(at - row.begin());
 }
 
-void row_weights(std::span<const float> row, float largest, float temperature,
-                 std::span<float> out) {
+void weights_of(std::span<const float> row, float largest, float temperature,
+                std::span<float> out) {
   const float* const from = row.data();
   float* const to = out.data();
   const std::size_t count = row.size();
@@ -104,7 +110,7 @@ void row_weights(std::span<const float> row, float largest, float temperature,
   }
 }
 
-double row_sum(std::span<const float> row) {
+double sum_of(std::span<const float> row) {
   std::array<double, kLanes> sums{};
   std::size_t i = 0;
   for (; i + kLanes <= row.size(); i += kLanes) {
@@ -124,11 +130,11 @@ double row_sum(std::span<const float> row) {
 
 // Whole blocks are passed by their sums. Within one the sum goes on value by value; should rounding
 // keep it from the target that its block reaches, the next block decides.
-std::int32_t row_first_above(std::span<const float> row, double target) {
+std::int32_t first_above(std::span<const float> row, double target) {
   double before = 0.0;
   for (std::size_t begin = 0; begin < row.size(); begin += kBlock) {
     const auto block = row.subspan(begin, std::min(kBlock, row.size() - begin));
-    const double behind = before + row_sum(block);
+    const double behind = before + sum_of(block);
     double sum = before;
     for (std::size_t i = 0; behind > target && i < block.size(); ++i) {
       sum += block[i];
@@ -143,4 +149,32 @@ std::int32_t row_first_above(std::span<const float> row, double target) {
   return last == row.rend() ? 0 : static_cast<std::int32_t>(row.rend() - last) - 1;
 }
 
+}  // namespace
+}  // namespace nibble::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace nibble::kernels {
+
+HWY_EXPORT(largest_of);
+HWY_EXPORT(weights_of);
+HWY_EXPORT(sum_of);
+HWY_EXPORT(first_above);
+
+std::int32_t row_largest(std::span<const float> row) {
+  return HWY_DYNAMIC_DISPATCH(largest_of)(row);
+}
+
+void row_weights(std::span<const float> row, float largest, float temperature,
+                 std::span<float> out) {
+  HWY_DYNAMIC_DISPATCH(weights_of)(row, largest, temperature, out);
+}
+
+double row_sum(std::span<const float> row) { return HWY_DYNAMIC_DISPATCH(sum_of)(row); }
+
+std::int32_t row_first_above(std::span<const float> row, double target) {
+  return HWY_DYNAMIC_DISPATCH(first_above)(row, target);
+}
+
 }  // namespace nibble::kernels
+#endif  // HWY_ONCE

@@ -1,5 +1,6 @@
-// What sampling does over a whole row of logits: plain loops that compilers turn into vectors, in
-// an order of operations that is the same whatever the vectors' width, so that the bits are too.
+// What sampling does over a whole row of logits: plain loops that the compiler turns into vectors,
+// once for each instruction set, in an order of operations that is the same whatever the vectors'
+// width, so that the bits are too. No operation is fused (-ffp-contract=off).
 #pragma once
 
 #include <cstdint>

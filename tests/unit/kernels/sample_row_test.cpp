@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
@@ -71,6 +73,25 @@ TEST(SampleRow, WeightsAtTheEnds) {
   for (std::size_t i = 2; i < row.size(); ++i) {
     EXPECT_EQ(weights[i], 0.0F) << i;
   }
+}
+
+// FNV-1a over the bytes of exp(-i / 64), i = 0..5599, as numpy computes them step by step in
+// float32: one answer on every processor.
+TEST(SampleRow, WeightsHaveTheBitsOfPlainFloat32) {
+  std::vector<float> row(5600);
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    row[i] = -static_cast<float>(i) / 64.0F;
+  }
+  std::vector<float> weights(row.size());
+  row_weights(row, 0.0F, 1.0F, weights);
+  std::uint64_t hash = 14695981039346656037U;
+  for (const float weight : weights) {
+    auto bits = std::bit_cast<std::uint32_t>(weight);
+    for (int byte = 0; byte < 4; ++byte, bits >>= 8) {
+      hash = (hash ^ (bits & 0xFF)) * 1099511628211U;
+    }
+  }
+  EXPECT_EQ(hash, 0x3e68f7c905f62ae1U);
 }
 
 // Whatever stands beside it in a vector.
