@@ -202,7 +202,7 @@ TEST_F(DecodeStepOnGpu, LeavesToTheGraphWhatItsRuleExcludes) {
   const auto exact = load("demo", DecodePath::kPersistent, DType::kF32);
   const auto plain = load("tiny-bf16", DecodePath::kPersistent);
   ASSERT_TRUE(graph != nullptr && exact != nullptr && plain != nullptr);
-  EXPECT_EQ(graph->decode_path(), "graph: asked for");
+  EXPECT_EQ(graph->decode_path(), "graph: the persistent kernel was not asked for");
   EXPECT_EQ(exact->decode_path(), "graph: want bf16 activations and cache");
   EXPECT_EQ(plain->decode_path(), "graph: want MXFP4 experts and bf16 dense weights");
 }

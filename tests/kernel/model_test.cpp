@@ -33,7 +33,10 @@ std::unique_ptr<Model> load(KernelChoice kernels, bool is_dummy = false) {
                              .max_position = 128,
                              .num_pages = {2, 2}};
   Result<ModelConfig> config = load_config(demo_folder());
-  EXPECT_TRUE(config.has_value()) << config.error().message();
+  if (!config) {
+    ADD_FAILURE() << config.error().message();
+    return nullptr;
+  }
   Result<std::unique_ptr<Model>> model =
       is_dummy ? load_dummy_model(*config, options, 5) : load_model(demo_folder(), options);
   EXPECT_TRUE(model.has_value()) << model.error().message();
