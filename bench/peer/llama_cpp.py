@@ -3,8 +3,9 @@
 
     bench/peer/llama_cpp.py --nibble build/cpu/nibble --model DIR --llama-bench PATH --gguf FILE > result.json
 
-Both run in turn, --rounds times; a figure is the median over the rounds. A round of each side first reads its file, so
-that both find it in the page cache even where both files do not fit. Standard error has the table.
+nibble runs once for each of --activations. All run in turn, --rounds times; a figure is the median over the rounds.
+Before each side's first run of a round its file is read, so that both find theirs in the page cache even where both
+files do not fit. Counts of 0 leave a test out. Standard error has the table.
 """
 import argparse
 import json
@@ -12,6 +13,8 @@ import pathlib
 import statistics
 import subprocess
 import sys
+
+PEER = "llama.cpp"
 
 
 def cached(path):
@@ -33,37 +36,61 @@ def name_of(row):
     return (f"pp{row['n_prompt']}" if row["n_prompt"] else f"tg{row['n_gen']}") + depth
 
 
-def main():
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nibble", required=True, help="the program")
     parser.add_argument("--model", required=True, type=pathlib.Path, help="folder of nibble's checkpoint")
     parser.add_argument("--llama-bench", required=True, help="llama.cpp's program")
     parser.add_argument("--gguf", required=True, type=pathlib.Path, help="the same shape for llama.cpp")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--activations", default="bf16,int8", help="of nibble; the first is its default, exact mode")
     parser.add_argument("-t", "--threads", default="2")
     parser.add_argument("-p", "--n-prompt", default="512")
     parser.add_argument("-n", "--n-gen", default="64")
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def measure(given):
+    """The commands by side, and of each side a list of rounds: test name to row."""
     tests = ["-p", given.n_prompt, "-n", given.n_gen, "-t", given.threads, "-r", "1", "-o", "json"]
-    sides = {"nibble": (given.model, [given.nibble, "bench", str(given.model), *tests]),
-             "llama.cpp": (given.gguf, [given.llama_bench, "-m", str(given.gguf), "-lm", "none", *tests])}
-    rounds = {side: [] for side in sides}
+    ours = {f"nibble {activation}": [given.nibble, "bench", str(given.model), *tests, "--activation", activation]
+            for activation in given.activations.split(",")}
+    files = [(given.model, ours),
+             (given.gguf, {PEER: [given.llama_bench, "-m", str(given.gguf), "-lm", "none", *tests]})]
+    commands = {side: command for _, sides in files for side, command in sides.items()}
+    rounds = {side: [] for side in commands}
     for _ in range(given.rounds):
-        for side, (path, command) in sides.items():
+        for path, sides in files:
             cached(path)
-            rounds[side].append({name_of(row): row for row in rows_of(command)})
-    result = {"commands": {side: " ".join(command) for side, (_, command) in sides.items()},
-              "cpu": rounds["nibble"][0][f"pp{given.n_prompt}"]["cpu_info"], "tests": {}}
-    for test in rounds["nibble"][0]:
-        speeds = {side: [row[test]["avg_ts"] for row in of] for side, of in rounds.items()}
-        ours, theirs = (statistics.median(speeds[side]) for side in ("nibble", "llama.cpp"))
-        fractions = {field: statistics.median(row[test][field] for row in rounds["nibble"])
-                     for field in ("bandwidth_fraction", "peak_fraction")}
-        result["tests"][test] = {"tokens_per_second": speeds, "medians": {"nibble": ours, "llama.cpp": theirs},
-                                 "ratio": ours / theirs, **fractions}
-        print(f"{test}: nibble {ours:.2f} tok/s, llama.cpp {theirs:.2f}, ratio {ours / theirs:.2f}; of the read bandwidth "
-              f"{fractions['bandwidth_fraction']:.1%}, of the dot-product peak {fractions['peak_fraction']:.1%}",
-              file=sys.stderr)
+            for side, command in sides.items():
+                rounds[side].append({name_of(row): row for row in rows_of(command)})
+    return commands, rounds
+
+
+def summary(test, rounds):
+    """Speeds, medians, and of each of nibble's sides the ratio to the peer and the parts of the machine's limits."""
+    speeds = {side: [row[test]["avg_ts"] for row in of] for side, of in rounds.items()}
+    medians = {side: statistics.median(values) for side, values in speeds.items()}
+    ours = [side for side in rounds if side != PEER]
+    result = {"tokens_per_second": speeds, "medians": medians,
+              "ratio": {side: medians[side] / medians[PEER] for side in ours}}
+    for field in ("bandwidth_fraction", "peak_fraction"):
+        result[field] = {side: statistics.median(row[test][field] for row in rounds[side]) for side in ours}
+    return result
+
+
+def main():
+    commands, rounds = measure(parse())
+    first = next(iter(rounds.values()))[0]
+    result = {"commands": {side: " ".join(command) for side, command in commands.items()},
+              "cpu": next(iter(first.values()))["cpu_info"],
+              "tests": {test: summary(test, rounds) for test in first}}
+    for test, of in result["tests"].items():
+        print(f"{test}: {PEER} {of['medians'][PEER]:.2f} tok/s", file=sys.stderr)
+        for side, ratio in of["ratio"].items():
+            print(f"{test}: {side} {of['medians'][side]:.2f} tok/s, ratio {ratio:.2f}; of the read bandwidth "
+                  f"{of['bandwidth_fraction'][side]:.1%}, of the dot-product peak {of['peak_fraction'][side]:.1%}",
+                  file=sys.stderr)
     print(json.dumps(result, indent=1))
 
 

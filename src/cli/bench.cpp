@@ -125,8 +125,8 @@ Outcome verdict(const std::vector<BenchLine>& lines, const std::string& path) {
   }
   if (num_compared == 0) {
     return wrong_usage(fmt::format(
-        "--baseline {}: want a row of the same model, counts, depth, streams and threads, found "
-        "none for {} measured",
+        "--baseline {}: want a row of the same model, counts, depth, streams, threads, backend and "
+        "activations, found none for {} measured",
         path, lines.size()));
   }
   if (first_slower != nullptr) {

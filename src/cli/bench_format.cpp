@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -41,7 +42,7 @@ Json row_json(const BenchLine& line) {
   const std::vector<double> ns = as_reals(row.samples_ns);
   Json json = {{"version", NIBBLE_VERSION},
                {"cpu_info", row.cpu_info},
-               {"backends", row.is_on_gpu() ? "CUDA" : "CPU"},
+               {"backends", row.backend()},
                {"model_filename", row.model.folder},
                {"model_type", row.model.type},
                {"model_size", row.model.size},
@@ -128,6 +129,20 @@ Result<std::int32_t> count_field(const std::string& where, const nlohmann::json&
   return field->get<std::int32_t>();
 }
 
+// A field of some other type; `wanted` names it.
+template <typename Value>
+Result<Value> plain_field(const std::string& where, const nlohmann::json& row, const char* name,
+                          const char* wanted) {
+  const auto field = row.find(name);
+  const bool is_wanted = field != row.end() &&
+                         (std::is_same_v<Value, bool> ? field->is_boolean() : field->is_string());
+  if (!is_wanted) {
+    return error(Code::kCorrupt, "{}: want {} '{}', found {}", where, wanted, name,
+                 field == row.end() ? "none" : field->dump());
+  }
+  return field->get<Value>();
+}
+
 Result<double> speed_field(const std::string& where, const nlohmann::json& row, const char* name) {
   const auto field = row.find(name);
   if (field == row.end() || !field->is_number() || !(field->get<double>() >= 0.0)) {
@@ -150,6 +165,12 @@ Result<BenchBaseline> baseline_row(const std::string& where, const nlohmann::jso
   for (const auto& [name, target] : counts) {
     NIBBLE_ASSIGN_OR_RETURN(*target, count_field(where, row, name));
   }
+  NIBBLE_ASSIGN_OR_RETURN(baseline.backend,
+                          plain_field<std::string>(where, row, "backends", "a text"));
+  NIBBLE_ASSIGN_OR_RETURN(baseline.activation,
+                          plain_field<std::string>(where, row, "activation", "a text"));
+  NIBBLE_ASSIGN_OR_RETURN(baseline.is_full,
+                          plain_field<bool>(where, row, "full", "true or false in"));
   NIBBLE_ASSIGN_OR_RETURN(baseline.avg_ts, speed_field(where, row, "avg_ts"));
   NIBBLE_ASSIGN_OR_RETURN(baseline.stddev_ts, speed_field(where, row, "stddev_ts"));
   return baseline;
@@ -221,9 +242,9 @@ std::string BenchPrinter::row(const BenchLine& line) {
 
 std::string BenchPrinter::table_row(const BenchLine& line) const {
   const BenchRow& row = line.row;
-  std::vector<std::string> cells = {
-      line.model + " " + row.model.type, bytes_text(row.model.size), count_text(row.model.n_params),
-      row.is_on_gpu() ? "CUDA" : "CPU", std::to_string(row.test.n_threads)};
+  std::vector<std::string> cells = {line.model + " " + row.model.type, bytes_text(row.model.size),
+                                    count_text(row.model.n_params), row.backend(),
+                                    std::to_string(row.test.n_threads)};
   if (shows_batch_) {
     cells.push_back(std::to_string(row.test.n_batch));
   }

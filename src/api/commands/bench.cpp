@@ -220,6 +220,13 @@ bool is_same_test(const BenchTest& a, const BenchTest& b) {
          a.streams == b.streams && a.n_threads == b.n_threads;
 }
 
+// Whether the two did the same work, whatever the batches.
+bool is_same_work(const BenchBaseline& baseline, const BenchRow& row, const std::string& model) {
+  return baseline.model == model && is_same_test(baseline.test, row.test) &&
+         baseline.backend == row.backend() && baseline.activation == row.activation &&
+         baseline.is_full == row.is_full;
+}
+
 }  // namespace
 
 std::vector<double> BenchRow::samples_ts() const {
@@ -304,7 +311,7 @@ BenchComparison compare(const BenchRow& row, const std::string& model,
                         const std::vector<BenchBaseline>& baselines) {
   const BenchBaseline* found = nullptr;
   for (const BenchBaseline& baseline : baselines) {
-    if (baseline.model != model || !is_same_test(baseline.test, row.test)) {
+    if (!is_same_work(baseline, row, model)) {
       continue;
     }
     const bool has_same_batches =

@@ -74,6 +74,7 @@ struct BenchRow {
   std::string device;       // where the model ran, and why: "cpu: asked for"
   std::string decode_path;  // of one row on a GPU: Model::decode_path()
   bool is_on_gpu() const { return device.rfind("cuda", 0) == 0; }
+  const char* backend() const { return is_on_gpu() ? "CUDA" : "CPU"; }
   std::string activation;  // "bf16", "f32" or "int8"
   bool is_full = false;
   std::string test_time;  // "2026-12-01T02:34:53Z"
@@ -113,6 +114,9 @@ Status bench(const BenchOptions& options, const std::function<bool(const BenchRo
 struct BenchBaseline {
   std::string model;
   BenchTest test;
+  std::string backend;     // BenchRow::backend()
+  std::string activation;  // BenchRow::activation
+  bool is_full = false;
   double avg_ts = 0.0;
   double stddev_ts = 0.0;
 };
@@ -127,8 +131,8 @@ struct BenchComparison {
   bool is_faster = false;
 };
 
-// With the entry of the same model, counts, depth, streams and threads; of several the one with the
-// same batches, else the first.
+// With the entry of the same model, counts, depth, streams, threads, backend, activations and
+// fullness; of several the one with the same batches, else the first.
 BenchComparison compare(const BenchRow& row, const std::string& model,
                         const std::vector<BenchBaseline>& baselines);
 

@@ -117,7 +117,7 @@ void expect_window_survives(const BenchTest& test) {
         const model::PageTable& table = sequence.tables[1];
         const auto slot = [&](std::int32_t position) {
           const auto page = static_cast<std::size_t>(position / 64 - table.first_page);
-          return static_cast<std::size_t>(table.pages.at(page) * 64 + position % 64);
+          return static_cast<std::size_t>(std::int64_t{table.pages.at(page)} * 64 + position % 64);
         };
         const std::int32_t end = sequence.first_position + sequence.num_rows;
         const std::int32_t first = std::max(0, sequence.first_position - kWindow + 1);
@@ -183,7 +183,14 @@ TEST(Bench, PromptCountsItsTriangleAndOneRowOfTheHead) {
 }
 
 BenchBaseline baseline(double avg, double deviation) {
-  return {.model = "demo", .test = two_samples().test, .avg_ts = avg, .stddev_ts = deviation};
+  const BenchRow row = two_samples();
+  return {.model = "demo",
+          .test = row.test,
+          .backend = row.backend(),
+          .activation = row.activation,
+          .is_full = row.is_full,
+          .avg_ts = avg,
+          .stddev_ts = deviation};
 }
 
 TEST(Bench, SlowerMeansBeyondTwiceTheDeviationOfTheDifference) {
@@ -218,6 +225,22 @@ TEST(Bench, ComparesOnlyWithTheSameTest) {
   other_batch.test.n_ubatch = 64;
   EXPECT_EQ(compare(row, "demo", {other_batch}).baseline_ts, 500.0);
   EXPECT_EQ(compare(row, "demo", {other_batch, baseline(300.0, 0.0)}).baseline_ts, 300.0);
+}
+
+// An exact run is not faster or slower than one in int8, nor is one through the engine.
+TEST(Bench, ComparesOnlyWithTheSameArithmeticBackendAndPath) {
+  BenchRow row = two_samples();
+  row.activation = "int8";
+  EXPECT_FALSE(compare(row, "demo", {baseline(500.0, 0.0)}).has_baseline);
+  BenchBaseline int8 = baseline(300.0, 0.0);
+  int8.activation = "int8";
+  EXPECT_EQ(compare(row, "demo", {baseline(500.0, 0.0), int8}).baseline_ts, 300.0);
+  row = two_samples();
+  row.device = "cuda: asked for";
+  EXPECT_FALSE(compare(row, "demo", {baseline(500.0, 0.0)}).has_baseline);
+  row = two_samples();
+  row.is_full = true;
+  EXPECT_FALSE(compare(row, "demo", {baseline(500.0, 0.0)}).has_baseline);
 }
 
 const std::string kTiny = std::string(NIBBLE_SOURCE_DIR) + "/tests/golden/tiny";

@@ -181,6 +181,23 @@ TEST(BenchVerb, ARegressionBeyondTheNoiseEndsWithEight) {
   EXPECT_EQ(nlohmann::json::parse(json.out)[1]["verdict"], "slower");
 }
 
+TEST(BenchVerb, RowsOfBothActivationsAreComparedEachWithItsOwn) {
+  World world;
+  world.engine.bench_rows = {measured(100, 0)};
+  auto rows = nlohmann::json::parse(world.run({"bench", "-o", "json"}).out);
+  rows.push_back(rows[0]);
+  rows[0]["activation"] = "int8";
+  rows[0]["avg_ts"] = 100000.0;
+  const std::string both = write(world, "both.json", rows.dump());
+  EXPECT_EQ(world.run({"bench", "--baseline", both}).exit_code, 0);
+  world.engine.bench_rows[0].activation = "int8";
+  EXPECT_EQ(world.run({"bench", "--baseline", both}).exit_code, 8);
+  rows.erase(0);
+  const Ran none = world.run({"bench", "--baseline", write(world, "bf16.json", rows.dump())});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("threads, backend and activations, found none"));
+}
+
 TEST(BenchVerb, ABaselineThatComparesNothingIsNoPass) {
   World world;
   world.engine.bench_rows = {measured(100, 0)};
@@ -200,6 +217,15 @@ TEST(BenchVerb, NamesTheFieldOfABaselineThatIsWrong) {
   EXPECT_EQ(message("x"), "f: want a JSON list as -o json writes it, found no JSON");
   EXPECT_EQ(message(R"([{"model": "m", "n_prompt": -1}])"),
             "f: row 0: want a whole number 'n_prompt', found -1");
+  World world;
+  world.engine.bench_rows = {measured(100, 0)};
+  const auto rows = nlohmann::json::parse(world.run({"bench", "-o", "json"}).out);
+  auto wrong = rows;
+  wrong[0].erase("activation");
+  EXPECT_EQ(message(wrong.dump().c_str()), "f: row 0: want a text 'activation', found none");
+  wrong = rows;
+  wrong[0]["full"] = 1;
+  EXPECT_EQ(message(wrong.dump().c_str()), "f: row 0: want true or false in 'full', found 1");
 }
 
 TEST(BenchVerb, DrawsSpeedAgainstDepthAndBatch) {
