@@ -324,7 +324,9 @@ asio::awaitable<void> Connection::linger() {
   if (has_ended_ || is_closed_) {
     co_return;
   }
+  arm(limits_.write);
   co_await wire_->shutdown_send();
+  watchdog_.cancel();
   const Clock::time_point deadline = Clock::now() + kLinger;
   while (!has_ended_) {
     in_.consume(in_.size());

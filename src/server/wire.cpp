@@ -58,11 +58,17 @@ class TlsWire final : public Wire {
   }
   std::size_t try_write(std::string_view /*bytes*/) override { return 0; }
   asio::awaitable<void> shutdown_send() override {
-    // Only what tells the client that the end is no cut: its answer is not waited for.
-    SSL_shutdown(stream_.native_handle());
+    // close_notify, which tells the client that the end is no cut. As if the client's had come: one
+    // who waits for that takes what the client still sends for a fault.
     ErrorCode ignored;
+    const auto begin = [this](auto handler) {
+      SSL_set_shutdown(stream_.native_handle(), SSL_RECEIVED_SHUTDOWN);
+      stream_.async_shutdown(std::move(handler));  // has made its bytes when this returns
+      SSL_set_shutdown(stream_.native_handle(), SSL_SENT_SHUTDOWN);
+    };
+    auto into = token(ignored);
+    co_await asio::async_initiate<decltype(into), void(ErrorCode)>(begin, into);
     stream_.next_layer().shutdown(Socket::shutdown_send, ignored);
-    co_return;
   }
   void close() override {
     ErrorCode ignored;

@@ -367,16 +367,34 @@ class Operations(Case):
         self.assert_fails(2, "serve", DEMO, "--ssl-certfile", names[0], message="--ssl-keyfile")
         self.assert_fails(2, "serve", DEMO, "--ssl-certfile", names[1], "--ssl-keyfile", names[1],
                           message="--ssl-certfile")
-        with Server("--ssl-certfile", names[0], "--ssl-keyfile", names[1],
-                    "--max-model-len", 256) as server:
+        with Server("--ssl-certfile", names[0], "--ssl-keyfile", names[1], "--max-model-len", 4096,
+                    "--stream-buffer", 4096) as server:
             self.assertTrue(server.url.startswith("https://"))
             context = ssl.create_default_context(cafile=names[0])
             context.check_hostname = False
-            with context.wrap_socket(server.raw()) as client:
+            with context.wrap_socket(server.raw(), suppress_ragged_eofs=False) as client:
                 body = b'{"prompt": "Once", "max_tokens": 20, "stream": true}'
                 client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n"
                                b"connection: close\r\n\r\n%s" % (len(body), body))
                 self.assertIn(b"[DONE]", read_all(client))
+            # A refused upload is read to its refusal.
+            for upload in (b"", b"x" * (2 << 20)):
+                with context.wrap_socket(server.raw(), suppress_ragged_eofs=False) as client:
+                    client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n"
+                                   b"content-length: 99999999\r\n\r\n" + upload)
+                    self.assertIn(b"HTTP/1.1 413", read_all(client))
+            # What is cut ends otherwise than what is whole.
+            slow = socket.socket()
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect(("127.0.0.1", server.port))
+            with context.wrap_socket(slow, suppress_ragged_eofs=False) as client:
+                body = b'{"prompt": "Once", "max_tokens": 4000, "stream": true, "ignore_eos": true}'
+                client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n"
+                               b"connection: close\r\n\r\n%s" % (len(body), body))
+                client.recv(100)
+                server.wait_for_log(r"path=/v1/completions status=499")
+                with self.assertRaises((ssl.SSLEOFError, ConnectionResetError)):
+                    read_all(client)
             with server.raw() as client:  # no TLS
                 client.sendall(b"GET /health HTTP/1.1\r\n\r\n")
                 self.assertNotIn(b"200", read_all(client))
