@@ -5,20 +5,12 @@
 #include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
-#include "server/receipt.h"
+#include "server/reply_frame.h"
 #include "server/request_body.h"
 #include "server/usage.h"
 
 namespace nibble::server {
 namespace {
-
-struct ChatOptions {
-  std::string model;
-  bool includes_usage = false;
-  bool wants_logprobs = false;
-  bool wants_receipt = false;
-  std::string request_id;
-};
 
 const char* finish_of(FinishReason reason) {
   switch (reason) {
@@ -38,17 +30,17 @@ Json call_json(const ToolCall& call) {
 
 class ChatForm final : public AnswerForm {
  public:
-  ChatForm(const ModelHost& host, ChatOptions options, std::size_t num_choices)
+  ChatForm(const ModelHost& host, FrameOptions options, bool wants_logprobs,
+           std::size_t num_choices)
       : host_(host),
-        options_(std::move(options)),
-        id_(new_id("chatcmpl-")),
-        created_(unix_time()),
-        held_(num_choices),
-        num_choices_(num_choices) {}
+        frame_(std::move(options)),
+        wants_logprobs_(wants_logprobs),
+        held_(num_choices) {}
 
   void begin(std::string& out) override {
-    for (std::size_t choice = 0; choice < num_choices_; ++choice) {
-      append_chunk(choice, {{"role", "assistant"}, {"content", ""}}, Json(), out);
+    for (std::size_t choice = 0; choice < held_.size(); ++choice) {
+      append_chunk(choice, {{"role", "assistant"}, {"content", ""}, {"refusal", nullptr}}, Json(),
+                   out);
     }
   }
 
@@ -63,7 +55,7 @@ class ChatForm final : public AnswerForm {
                      out);
         break;
       case Delta::Kind::kContent:
-        if (options_.wants_logprobs) {  // goes out with its token
+        if (wants_logprobs_) {  // goes out with its token
           held_[choice] += delta.text;
         } else {
           append_chunk(choice, {{"content", delta.text}}, Json(), out);
@@ -88,48 +80,29 @@ class ChatForm final : public AnswerForm {
   }
 
   void finish(const std::vector<Response>& responses, std::string& out) override {
-    if (options_.includes_usage || options_.wants_receipt) {
-      Json last = head("chat.completion.chunk");
-      last["choices"] = Json::array();
-      if (options_.includes_usage) {
-        last["usage"] = usage_json(total_usage(responses));
-      }
-      if (options_.wants_receipt) {
-        last["receipt"] = receipt_json(options_.request_id, responses);
-      }
-      append_event(last, out);
-    }
-    out += "data: [DONE]\n\n";
+    frame_.append_end(total_usage(responses), responses, out);
   }
 
   void fail(const ApiError& error, std::string& out) override {
-    out.append("data: ").append(error_json(error)).append("\n\ndata: [DONE]\n\n");
+    ReplyFrame::append_failure(error, out);
   }
 
   Json whole(const std::vector<Response>& responses) override {
-    Json out = head("chat.completion");
-    out["choices"] = Json::array();
+    Json choices = Json::array();
     for (const Response& response : responses) {
-      out["choices"].push_back(choice_json(out["choices"].size(), response));
+      choices.push_back(choice_json(choices.size(), response));
     }
-    out["usage"] = usage_json(total_usage(responses));
-    if (options_.wants_receipt) {
-      out["receipt"] = receipt_json(options_.request_id, responses);
-    }
-    return out;
+    return frame_.whole(std::move(choices), total_usage(responses), responses);
   }
 
  private:
-  Json head(const char* object) const {
-    return {{"id", id_}, {"object", object}, {"created", created_}, {"model", options_.model}};
-  }
-
   Json choice_json(std::size_t index, const Response& response) const {
     Json message = {{"role", "assistant"},
                     {"content", response.content.empty() && !response.tool_calls.empty()
                                     ? Json()
                                     : Json(response.content)},
-                    {"refusal", nullptr}};
+                    {"refusal", nullptr},
+                    {"annotations", Json::array()}};
     if (!response.reasoning.empty()) {
       message["reasoning_content"] = response.reasoning;
       message["reasoning"] = response.reasoning;
@@ -138,7 +111,7 @@ class ChatForm final : public AnswerForm {
       message["tool_calls"].push_back(call_json(call));
     }
     Json logprobs;
-    if (options_.wants_logprobs) {
+    if (wants_logprobs_) {
       logprobs = {{"content", Json::array()}, {"refusal", nullptr}};
       for (const TokenLogprob& token : response.logprobs) {
         if (token.part == TokenPart::kContent) {
@@ -154,15 +127,11 @@ class ChatForm final : public AnswerForm {
 
   void append_chunk(std::size_t choice, Json delta, Json finish, std::string& out,
                     Json logprobs = Json()) const {
-    Json chunk = head("chat.completion.chunk");
-    chunk["choices"] = Json::array({{{"index", choice},
-                                     {"delta", std::move(delta)},
-                                     {"logprobs", std::move(logprobs)},
-                                     {"finish_reason", std::move(finish)}}});
-    if (options_.includes_usage) {
-      chunk["usage"] = nullptr;
-    }
-    append_event(chunk, out);
+    frame_.append_chunk({{"index", choice},
+                         {"delta", std::move(delta)},
+                         {"logprobs", std::move(logprobs)},
+                         {"finish_reason", std::move(finish)}},
+                        out);
   }
 
   void tokens(std::size_t choice, const std::vector<TokenLogprob>& tokens, std::string& out) {
@@ -185,11 +154,9 @@ class ChatForm final : public AnswerForm {
   }
 
   const ModelHost& host_;
-  ChatOptions options_;
-  std::string id_;
-  std::int64_t created_ = 0;
-  std::vector<std::string> held_;  // text that waits for its token's log-probability
-  std::size_t num_choices_ = 0;
+  ReplyFrame frame_;
+  bool wants_logprobs_ = false;
+  std::vector<std::string> held_;  // of each choice: text that waits for its log-probability
 };
 
 void refuse_unsupported(Fields& fields) {
@@ -237,11 +204,14 @@ void chat_completions(const Call& call) {
   refuse_unsupported(fields);
   const std::int64_t n = fields.integer("n", 1, kMostChoices).value_or(1);
   const StreamOptions stream = read_stream(fields);
-  ChatOptions options{.model = call.context.model_name(),
-                      .includes_usage = stream.includes_usage,
-                      .wants_logprobs = request.top_logprobs >= 0,
-                      .wants_receipt = fields.boolean("receipt").value_or(false),
-                      .request_id = call.exchange->request_id};
+  FrameOptions options{.id_prefix = "chatcmpl-",
+                       .object = "chat.completion",
+                       .chunk_object = "chat.completion.chunk",
+                       .model = call.context.model_name(),
+                       .fingerprint = fingerprint_of(call.loaded.host->info()),
+                       .includes_usage = stream.includes_usage,
+                       .wants_receipt = fields.boolean("receipt").value_or(false),
+                       .request_id = call.exchange->request_id};
   if (fault.has_value()) {
     call.exchange->reply(error_reply(*fault));
     return;
@@ -249,7 +219,8 @@ void chat_completions(const Call& call) {
   GenerationJob job{.requests = choices_of(request, static_cast<std::size_t>(n)),
                     .is_stream = stream.is_stream,
                     .checks_tool_names = true};
-  job.form = std::make_unique<ChatForm>(*call.loaded.host, std::move(options), job.requests.size());
+  job.form = std::make_unique<ChatForm>(*call.loaded.host, std::move(options),
+                                        request.top_logprobs >= 0, job.requests.size());
   run_job(call, std::move(job));
 }
 

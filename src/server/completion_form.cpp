@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "nibble/choices.h"
-#include "server/receipt.h"
 #include "server/usage.h"
 
 namespace nibble::server {
@@ -68,8 +67,7 @@ class CompletionForm final : public AnswerForm {
   CompletionForm(const ModelHost& host, CompletionOptions options)
       : host_(host),
         options_(std::move(options)),
-        id_(new_id("cmpl-")),
-        created_(unix_time()),
+        frame_(std::move(options_.frame)),
         held_(options_.echoes.size() * options_.num_generated) {
     for (std::size_t choice = 0; choice < held_.size(); ++choice) {
       offsets_.push_back(num_characters(echo_of(choice)));
@@ -106,43 +104,27 @@ class CompletionForm final : public AnswerForm {
   }
 
   void finish(const std::vector<Response>& responses, std::string& out) override {
-    if (options_.includes_usage || options_.wants_receipt) {
-      Json last = head();
-      last["choices"] = Json::array();
-      if (options_.includes_usage) {
-        last["usage"] = usage_json(usage_of(responses));
-      }
-      if (options_.wants_receipt) {
-        last["receipt"] = receipt_json(options_.request_id, responses);
-      }
-      append_event(last, out);
-    }
-    out += "data: [DONE]\n\n";
+    frame_.append_end(usage_of(responses), responses, out);
   }
 
   void fail(const ApiError& error, std::string& out) override {
-    out.append("data: ").append(error_json(error)).append("\n\ndata: [DONE]\n\n");
+    ReplyFrame::append_failure(error, out);
   }
 
   Json whole(const std::vector<Response>& responses) override {
-    Json out = head();
-    out["choices"] = Json::array();
+    Json choices = Json::array();
     std::vector<Response> shown;
     for (std::size_t prompt = 0; prompt < options_.echoes.size(); ++prompt) {
       const auto answers =
           std::span(responses).subspan(prompt * options_.num_generated, options_.num_generated);
       for (const std::size_t index : shown_of(answers)) {
         Json choice = choice_json(prompt, answers[index], answers.front().prompt_logprobs);
-        choice["index"] = out["choices"].size();
-        out["choices"].push_back(std::move(choice));
+        choice["index"] = choices.size();
+        choices.push_back(std::move(choice));
         shown.push_back(answers[index]);
       }
     }
-    out["usage"] = usage_json(usage_of(responses));
-    if (options_.wants_receipt) {
-      out["receipt"] = receipt_json(options_.request_id, shown);
-    }
-    return out;
+    return frame_.whole(std::move(choices), usage_of(responses), shown);
   }
 
  private:
@@ -181,13 +163,6 @@ class CompletionForm final : public AnswerForm {
             {"finish_reason", finish_of(answer)}};
   }
 
-  Json head() const {
-    return {{"id", id_},
-            {"object", "text_completion"},
-            {"created", created_},
-            {"model", options_.model}};
-  }
-
   // Each prompt counts once, however many answers it has; answers count whether shown or not.
   Usage usage_of(const std::vector<Response>& responses) const {
     Usage sum;
@@ -203,15 +178,11 @@ class CompletionForm final : public AnswerForm {
   }
 
   void append_chunk(std::size_t choice, const Piece& piece, std::string& out) const {
-    Json chunk = head();
-    chunk["choices"] = Json::array({{{"index", choice},
-                                     {"text", piece.text},
-                                     {"logprobs", piece.logprobs},
-                                     {"finish_reason", piece.finish}}});
-    if (options_.includes_usage) {
-      chunk["usage"] = nullptr;
-    }
-    append_event(chunk, out);
+    frame_.append_chunk({{"index", choice},
+                         {"text", piece.text},
+                         {"logprobs", piece.logprobs},
+                         {"finish_reason", piece.finish}},
+                        out);
   }
 
   void flush(std::size_t choice, std::string& out) {
@@ -222,8 +193,7 @@ class CompletionForm final : public AnswerForm {
 
   const ModelHost& host_;
   CompletionOptions options_;
-  std::string id_;
-  std::int64_t created_ = 0;
+  ReplyFrame frame_;
   std::vector<std::string> held_;  // of each choice: text that waits for its log-probabilities
   std::vector<std::size_t> offsets_;
 };

@@ -7,21 +7,19 @@
 #include <vector>
 
 #include "server/generation_job.h"
+#include "server/reply_frame.h"
 
 namespace nibble::server {
 
 // The requests of the job are `num_generated` answers to the first prompt, then those to the next.
 struct CompletionOptions {
-  std::string model;
+  FrameOptions frame;
   std::vector<std::string> echoes;  // of each prompt: what is shown before its answers
   std::size_t num_generated = 1;
   std::size_t num_shown = 1;  // the likeliest of them, likeliest first; all: as generated
-  bool includes_usage = false;
   bool wants_logprobs = false;
   // The prompt's too, which the first answer to it brings. Only for whole replies.
   bool echoes_logprobs = false;
-  bool wants_receipt = false;
-  std::string request_id;
 };
 
 // `host` must outlive the form.

@@ -118,14 +118,18 @@ void completions(const Call& call) {
   refuse_unsupported(fields);
   const StreamOptions stream = read_stream(fields);
   const Choices choices = read_choices(fields, stream.is_stream);
-  CompletionOptions options{.model = call.context.model_name(),
+  CompletionOptions options{.frame = {.id_prefix = "cmpl-",
+                                      .object = "text_completion",
+                                      .chunk_object = "text_completion",
+                                      .model = call.context.model_name(),
+                                      .fingerprint = fingerprint_of(call.loaded.host->info()),
+                                      .includes_usage = stream.includes_usage,
+                                      .wants_receipt = fields.boolean("receipt").value_or(false),
+                                      .request_id = call.exchange->request_id},
                             .num_generated = static_cast<std::size_t>(choices.generated),
                             .num_shown = static_cast<std::size_t>(choices.shown),
-                            .includes_usage = stream.includes_usage,
                             .wants_logprobs = base.top_logprobs >= 0,
-                            .echoes_logprobs = is_echo && base.top_logprobs >= 0,
-                            .wants_receipt = fields.boolean("receipt").value_or(false),
-                            .request_id = call.exchange->request_id};
+                            .echoes_logprobs = is_echo && base.top_logprobs >= 0};
   if (options.echoes_logprobs) {
     echo_logprobs(fields, stream.is_stream, base);
   }

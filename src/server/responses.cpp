@@ -7,6 +7,7 @@
 #include "server/chat_body.h"
 #include "server/generation_job.h"
 #include "server/request_body.h"
+#include "server/response_echo.h"
 #include "server/responses_form.h"
 
 namespace nibble::server {
@@ -104,6 +105,7 @@ void refuse_unsupported(Fields& fields) {
   fields.refuse_unless_idle("background", "not supported: answers are made while the client waits");
   fields.refuse_unless_idle("conversation", "not supported; want previous_response_id");
   fields.refuse_unless_idle("prompt", "not supported: prompts cannot be stored");
+  fields.refuse_unless_idle("top_logprobs", "not supported; chats have them");
 }
 
 void continue_from(const Call& call, Fields& fields, ChatPrompt& prompt) {
@@ -124,33 +126,11 @@ void continue_from(const Call& call, Fields& fields, ChatPrompt& prompt) {
   prompt.messages = previous->conversation;
 }
 
-// What a response repeats of its request.
-Json echoed(const Call& call, const Json& body) {
-  const auto or_default = [&body](const char* name, const Json& value) {
-    const auto found = body.find(name);
-    return found == body.end() || found->is_null() ? value : *found;
-  };
-  return {{"instructions", or_default("instructions", nullptr)},
-          {"max_output_tokens", or_default("max_output_tokens", nullptr)},
-          {"metadata", or_default("metadata", Json::object())},
-          {"model", call.context.model_name()},
-          {"parallel_tool_calls", or_default("parallel_tool_calls", true)},
-          {"previous_response_id", or_default("previous_response_id", nullptr)},
-          {"reasoning", or_default("reasoning", {{"effort", "medium"}, {"summary", nullptr}})},
-          {"store", or_default("store", true)},
-          {"temperature", or_default("temperature", nullptr)},
-          {"text", or_default("text", {{"format", {{"type", "text"}}}})},
-          {"tool_choice", or_default("tool_choice", "auto")},
-          {"tools", or_default("tools", Json::array())},
-          {"top_p", or_default("top_p", nullptr)},
-          {"truncation", "disabled"}};
-}
-
 // Instructions hold for one request; what is kept is the conversation without them.
 void start(const Call& call, const Json& body, Request request, const std::string& instructions) {
   auto& prompt = std::get<ChatPrompt>(request.prompt);
   const bool is_stored = !body.contains("store") || body["store"] != false;
-  ResponsesOptions options{.echoed = echoed(call, body),
+  ResponsesOptions options{.echoed = echoed(body, prompt, call.context.model_name()),
                            .id = new_id("resp_"),
                            .created_at = unix_time(),
                            .wants_receipt = body.value("receipt", Json()) == true,
@@ -216,6 +196,10 @@ void responses(const Call& call) {
   refuse_unsupported(fields);
   (void)fields.boolean("stream");
   (void)fields.boolean("store");
+  (void)fields.object("metadata");
+  for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) {
+    (void)fields.text(name);
+  }
   const std::string instructions = fields.text("instructions").value_or("");
   if (fault.has_value()) {
     call.exchange->reply(error_reply(*fault));

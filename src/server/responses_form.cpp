@@ -214,6 +214,9 @@ class ResponsesForm final : public AnswerForm {
     if (response.finish_reason == FinishReason::kLength) {
       response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
     }
+    if (status == "completed") {
+      response_["completed_at"] = unix_time();
+    }
     response_["usage"] = usage_of(response.usage);
     if (options_.wants_receipt) {
       response_["receipt"] = receipt_json(options_.request_id, {response});
@@ -241,6 +244,7 @@ Json empty_response(const ResponsesOptions& options) {
   Json out = {{"id", options.id},
               {"object", "response"},
               {"created_at", options.created_at},
+              {"completed_at", nullptr},
               {"status", "in_progress"},
               {"background", false},
               {"error", nullptr},

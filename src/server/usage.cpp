@@ -36,8 +36,18 @@ Json usage_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+          {"prompt_tokens_details",
+           {{"cached_tokens", usage.cached_tokens},
+            {"cache_write_tokens", 0},
+            {"text_tokens", usage.prompt_tokens},
+            {"image_tokens", 0},
+            {"audio_tokens", 0}}},
+          {"completion_tokens_details",
+           {{"reasoning_tokens", usage.reasoning_tokens},
+            {"text_tokens", usage.completion_tokens},
+            {"audio_tokens", 0},
+            {"accepted_prediction_tokens", 0},
+            {"rejected_prediction_tokens", 0}}}};
 }
 
 float finite_logprob(float logprob) {

@@ -1,48 +1,12 @@
-"""The `openai` package as the client, at a pinned version, in an environment of its own.
+"""The `openai` package as the client: what it sends is understood, what it gets is what it wants."""
+from openai_package import use_package
 
-It is installed from PyPI on the first run; where that cannot be reached the test says so and is
-skipped (exit code 77).
-"""
+use_package()
+
 import json
-import os
-import pathlib
-import subprocess
-import sys
-import tempfile
-import venv
-
-VERSION = "3.51.0"
-SKIPPED = 77
-
-
-def use_package():
-    """Starts this file again with an interpreter that has the package."""
-    folder = pathlib.Path(os.environ.get("NIBBLE_VENV", pathlib.Path(tempfile.gettempdir()) /
-                                         f"nibble_openai_{VERSION}_{os.getuid()}"))
-    python = folder / "bin/python"
-    marker = folder / "ready"
-    if not marker.exists():
-        venv.create(folder, with_pip=True, clear=True)
-        done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--retries", "1",
-                               "--disable-pip-version-check", f"openai=={VERSION}"],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode:
-            print(f"skipped: openai=={VERSION} could not be installed: "
-                  f"{done.stdout.strip().splitlines()[-1:]}")
-            sys.exit(SKIPPED)
-        marker.touch()
-    os.execv(python, [python, __file__, *sys.argv[1:]])
-
-
-try:
-    import openai
-except ImportError:
-    if os.environ.get("NIBBLE_IN_VENV"):
-        raise
-    os.environ["NIBBLE_IN_VENV"] = "1"
-    use_package()
-
 import unittest
+
+import openai
 
 from program import DEMO, Case, run, run_json
 from server import Server
