@@ -79,6 +79,10 @@ class Service {
   /// Checks and queues. kExhausted: the queue is full; kCancelled: draining or stopped; the failure
   /// when the service has failed; otherwise as Engine::generate. On an error the sink is not used.
   Result<RequestId> submit(Request request, RequestSink sink);
+  /// One answer for each sink (at least one) to one prompt, which is read once: as `submit` of what
+  /// `choices_of` makes, but that all are accepted or none, and that `prompt_logprobs` come with
+  /// the first alone.
+  Result<std::vector<RequestId>> submit(const Request& request, std::vector<RequestSink> sinks);
   /// Ends the request and frees what it holds, after the step that is being computed. One that has
   /// ended is ignored.
   void cancel(RequestId id);

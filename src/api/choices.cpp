@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "api/choice_sampling.h"
 #include "kernels/sample/sample.h"
 
 namespace nibble {
@@ -16,10 +17,18 @@ std::uint64_t seed_of(std::uint64_t seed, std::size_t choice) {
 
 }  // namespace
 
+SamplingParams choice_sampling(const SamplingParams& first, std::size_t choice) {
+  SamplingParams out = first;
+  if (choice > 0 && first.seed.has_value()) {
+    out.seed = seed_of(*first.seed, choice);
+  }
+  return out;
+}
+
 std::vector<Request> choices_of(const Request& request, std::size_t count) {
   std::vector<Request> out(count, request);
-  for (std::size_t choice = 1; choice < count && request.sampling.seed.has_value(); ++choice) {
-    out[choice].sampling.seed = seed_of(*request.sampling.seed, choice);
+  for (std::size_t choice = 1; choice < count; ++choice) {
+    out[choice].sampling = choice_sampling(request.sampling, choice);
   }
   return out;
 }

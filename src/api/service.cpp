@@ -29,7 +29,12 @@ Result<Service> Service::start(const ServiceOptions& options) {
 const EngineInfo& Service::info() const { return impl_->loop.model().info; }
 
 Result<RequestId> Service::submit(Request request, RequestSink sink) {
-  return impl_->loop.submit(std::move(request), std::move(sink));
+  return impl_->loop.submit(request, std::move(sink));
+}
+
+Result<std::vector<RequestId>> Service::submit(const Request& request,
+                                               std::vector<RequestSink> sinks) {
+  return impl_->loop.submit(request, std::move(sinks));
 }
 
 void Service::cancel(RequestId id) { impl_->loop.cancel(id); }

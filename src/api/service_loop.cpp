@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace nibble {
@@ -18,9 +19,9 @@ ServiceStats::Pages pages_of(const engine::PagedCache& cache, model::CacheGroup 
 
 }  // namespace
 
-ServiceLoop::Job::Job(Request wanted, PreparedRequest checked, RequestSink where)
-    : request(std::move(wanted)),
-      prepared(std::move(checked)),
+// The request, with its prompt, is not kept.
+ServiceLoop::Job::Job(const Request& request, PreparedRequest checked, RequestSink where)
+    : prepared(std::move(checked)),
       sink(std::move(where)),
       generation(request, prepared, sink.on_delta, Clock::now()) {}
 
@@ -32,37 +33,53 @@ ServiceLoop::ServiceLoop(TextModel model, std::int32_t max_active)
 
 ServiceLoop::~ServiceLoop() { stop(); }
 
-Status ServiceLoop::refusal() const {
+Status ServiceLoop::refusal(std::size_t num_more) const {
   switch (state_) {
     case ServiceState::kServing: break;
     case ServiceState::kDraining:
     case ServiceState::kStopped: return {Code::kCancelled, "the service is shutting down"};
     case ServiceState::kFailed: return failure_;
   }
-  if (num_active_ >= max_active_) {
+  if (static_cast<std::size_t>(num_active_) + num_more > static_cast<std::size_t>(max_active_)) {
     return error(Code::kExhausted, "the queue is full: {} requests are running or waiting",
                  num_active_);
   }
   return {};
 }
 
-Result<RequestId> ServiceLoop::submit(Request request, RequestSink sink) {
+Result<RequestId> ServiceLoop::submit(const Request& request, RequestSink sink) {
+  std::vector<RequestSink> sinks;
+  sinks.push_back(std::move(sink));
+  NIBBLE_ASSIGN_OR_RETURN(const std::vector<RequestId> ids, submit(request, std::move(sinks)));
+  return ids.front();
+}
+
+Result<std::vector<RequestId>> ServiceLoop::submit(const Request& request,
+                                                   std::vector<RequestSink> sinks) {
+  const std::size_t count = sinks.size();
+  NIBBLE_CHECK(count > 0);
   {
     const std::lock_guard lock(mutex_);
-    NIBBLE_RETURN_IF_ERROR(refusal());  // before the prompt costs anything
+    NIBBLE_RETURN_IF_ERROR(refusal(count));  // before the prompt costs anything
   }
-  NIBBLE_ASSIGN_OR_RETURN(PreparedRequest prepared, model_.prepare(request));
-  auto job = std::make_unique<Job>(std::move(request), std::move(prepared), std::move(sink));
-  RequestId id = 0;
+  NIBBLE_ASSIGN_OR_RETURN(std::vector<PreparedRequest> prepared, model_.prepare(request, count));
+  Jobs jobs;
+  for (std::size_t choice = 0; choice < count; ++choice) {
+    jobs.push_back(
+        std::make_unique<Job>(request, std::move(prepared[choice]), std::move(sinks[choice])));
+  }
+  std::vector<RequestId> ids;
   {
     const std::lock_guard lock(mutex_);
-    NIBBLE_RETURN_IF_ERROR(refusal());
-    id = job->id = next_id_++;
-    ++num_active_;
-    inbox_.push_back(std::move(job));
+    NIBBLE_RETURN_IF_ERROR(refusal(count));
+    num_active_ += static_cast<std::int32_t>(count);
+    for (auto& job : jobs) {
+      ids.push_back(job->id = next_id_++);
+      inbox_.push_back(std::move(job));
+    }
   }
   arrival_.notify_one();
-  return id;
+  return ids;
 }
 
 void ServiceLoop::cancel(RequestId id) {

@@ -26,7 +26,8 @@ class ServiceLoop {
   ServiceLoop& operator=(const ServiceLoop&) = delete;
 
   const TextModel& model() const { return model_; }
-  Result<RequestId> submit(Request request, RequestSink sink);
+  Result<RequestId> submit(const Request& request, RequestSink sink);
+  Result<std::vector<RequestId>> submit(const Request& request, std::vector<RequestSink> sinks);
   void cancel(RequestId id);
   ServiceStats stats() const;
   void drain();
@@ -37,10 +38,9 @@ class ServiceLoop {
   using Clock = Generation::Clock;
 
   struct Job {
-    Job(Request request, PreparedRequest prepared, RequestSink sink);
+    Job(const Request& request, PreparedRequest prepared, RequestSink sink);
 
     RequestId id = 0;
-    Request request;
     PreparedRequest prepared;
     RequestSink sink;
     Generation generation;
@@ -62,7 +62,7 @@ class ServiceLoop {
   void publish();
   void deliver_ended();
 
-  Status refusal() const;  // mutex_ held
+  Status refusal(std::size_t num_more) const;  // mutex_ held
 
   TextModel model_;
   const std::int32_t max_active_;

@@ -7,6 +7,7 @@
 
 #include "api/activation.h"
 #include "api/chat_prompt.h"
+#include "api/choice_sampling.h"
 #include "api/device_choice.h"
 #include "api/memory_fit.h"
 #include "api/model_source.h"
@@ -19,6 +20,14 @@ namespace nibble {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+void score_prompt(std::int32_t num_logprobs, PreparedRequest& out) {
+  out.scores = std::make_shared<PromptScores>(out.tokens.prompt, num_logprobs);
+  out.tokens.on_prompt_logits = [scores = out.scores](std::int32_t position,
+                                                      std::span<const float> logits) {
+    scores->take(position, logits);
+  };
+}
 
 // A folder without `tokenizer.json` still runs on token ids.
 Result<std::optional<text::Tokenizer>> load_tokenizer(const std::string& folder,
@@ -156,20 +165,20 @@ Result<engine::TokenRequest> TextModel::token_request(const Request& request) co
   return out;
 }
 
-// An answer under rules ends by the rules' own end, so the tokens that spell it must stop
-// generation.
-Status TextModel::constrain(const Request& request, engine::TokenRequest& tokens) const {
-  NIBBLE_ASSIGN_OR_RETURN(const std::optional<ConstraintRules> rules, constraint_rules(request));
-  if (!rules) {
-    return {};
-  }
-  if (request.ignore_eos) {
+Result<std::optional<ConstraintRules>> TextModel::rules_of(const Request& request) const {
+  NIBBLE_ASSIGN_OR_RETURN(std::optional<ConstraintRules> rules, constraint_rules(request));
+  if (rules && request.ignore_eos) {
     return error(Code::kInvalidArgument,
                  "ignore_eos: want false with response_format or tool_choice, found true");
   }
+  return rules;
+}
+
+// An answer under rules ends by the rules' own end, so the tokens that spell it must stop
+// generation.
+Status TextModel::constrain(const ConstraintRules& rules, engine::TokenRequest& tokens) const {
   NIBBLE_ASSIGN_OR_RETURN(const text::Tokenizer* known, need_tokenizer());
-  NIBBLE_ASSIGN_OR_RETURN(Constraint constraint,
-                          constraints->get(*rules, *known, defaults.eos_ids));
+  NIBBLE_ASSIGN_OR_RETURN(Constraint constraint, constraints->get(rules, *known, defaults.eos_ids));
   tokens.mask = std::move(constraint.mask);
   tokens.stop_ids.insert(tokens.stop_ids.end(), constraint.end_ids.begin(),
                          constraint.end_ids.end());
@@ -188,19 +197,32 @@ Status TextModel::check_lengths(const Request& request, std::size_t num_prompt) 
 }
 
 Result<PreparedRequest> TextModel::prepare(const Request& request) const {
-  PreparedRequest out;
-  NIBBLE_ASSIGN_OR_RETURN(out.format, answer_format(request));
-  NIBBLE_ASSIGN_OR_RETURN(out.tokens, token_request(request));
-  NIBBLE_RETURN_IF_ERROR(engine->check(out.tokens));
-  if (request.prompt_logprobs >= 0) {
-    out.scores = std::make_shared<PromptScores>(out.tokens.prompt, request.prompt_logprobs);
-    out.tokens.on_prompt_logits = [scores = out.scores](std::int32_t position,
-                                                        std::span<const float> logits) {
-      scores->take(position, logits);
-    };
+  NIBBLE_ASSIGN_OR_RETURN(std::vector<PreparedRequest> one, prepare(request, 1));
+  return std::move(one.front());
+}
+
+Result<std::vector<PreparedRequest>> TextModel::prepare(const Request& request,
+                                                        std::size_t count) const {
+  PreparedRequest first;
+  NIBBLE_ASSIGN_OR_RETURN(first.format, answer_format(request));
+  NIBBLE_ASSIGN_OR_RETURN(first.tokens, token_request(request));
+  NIBBLE_RETURN_IF_ERROR(engine->check(first.tokens));
+  NIBBLE_RETURN_IF_ERROR(check_lengths(request, first.tokens.prompt.size()));
+  NIBBLE_ASSIGN_OR_RETURN(const std::optional<ConstraintRules> rules, rules_of(request));
+  std::vector<PreparedRequest> out(count, first);
+  for (std::size_t choice = 0; choice < count; ++choice) {
+    engine::TokenRequest& tokens = out[choice].tokens;
+    if (choice > 0) {
+      NIBBLE_ASSIGN_OR_RETURN(tokens.sampling,
+                              sampling_rules(choice_sampling(request.sampling, choice), defaults));
+    }
+    if (rules) {
+      NIBBLE_RETURN_IF_ERROR(constrain(*rules, tokens));
+    }
   }
-  NIBBLE_RETURN_IF_ERROR(check_lengths(request, out.tokens.prompt.size()));
-  NIBBLE_RETURN_IF_ERROR(constrain(request, out.tokens));
+  if (request.prompt_logprobs >= 0) {
+    score_prompt(request.prompt_logprobs, out.front());
+  }
   return out;
 }
 

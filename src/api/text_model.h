@@ -41,6 +41,9 @@ struct TextModel {
   Result<std::vector<std::int32_t>> prompt_ids(const Request& request) const;
   // Every refusal that a request can meet comes from here; the engine then takes what it is given.
   Result<PreparedRequest> prepare(const Request& request) const;
+  // `count`, at least 1, answers to one prompt, which is read once: as `prepare` makes them of
+  // `choices_of`, the prompt's log-probabilities with the first alone.
+  Result<std::vector<PreparedRequest>> prepare(const Request& request, std::size_t count) const;
   Result<std::vector<std::int32_t>> encode(const std::string& text, bool with_special) const;
   Result<std::string> decode(const std::vector<std::int32_t>& ids) const;
 
@@ -48,7 +51,8 @@ struct TextModel {
   std::vector<std::int32_t> stop_ids(const Request& request) const;
   Result<AnswerFormat> answer_format(const Request& request) const;
   Result<engine::TokenRequest> token_request(const Request& request) const;
-  Status constrain(const Request& request, engine::TokenRequest& tokens) const;
+  Result<std::optional<ConstraintRules>> rules_of(const Request& request) const;
+  Status constrain(const ConstraintRules& rules, engine::TokenRequest& tokens) const;
   Status check_lengths(const Request& request, std::size_t num_prompt) const;
 };
 

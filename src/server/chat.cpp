@@ -1,7 +1,6 @@
 // POST /v1/chat/completions
 #include <utility>
 
-#include "nibble/choices.h"
 #include "server/call_body.h"
 #include "server/chat_body.h"
 #include "server/generation_job.h"
@@ -216,11 +215,11 @@ void chat_completions(const Call& call) {
     call.exchange->reply(error_reply(*fault));
     return;
   }
-  GenerationJob job{.requests = choices_of(request, static_cast<std::size_t>(n)),
-                    .is_stream = stream.is_stream,
-                    .checks_tool_names = true};
+  GenerationJob job{.is_stream = stream.is_stream, .checks_tool_names = true};
+  const auto count = static_cast<std::size_t>(n);
   job.form = std::make_unique<ChatForm>(*call.loaded.host, std::move(options),
-                                        request.top_logprobs >= 0, job.requests.size());
+                                        request.top_logprobs >= 0, count);
+  job.questions.push_back({std::move(request), count});
   run_job(call, std::move(job));
 }
 

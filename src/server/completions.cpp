@@ -5,7 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "nibble/choices.h"
 #include "server/call_body.h"
 #include "server/completion_form.h"
 #include "server/request_body.h"
@@ -90,13 +89,6 @@ void echo_logprobs(Fields& fields, bool is_stream, Request& request) {
   request.prompt_logprobs = request.top_logprobs;
 }
 
-// The prompt's log-probabilities are computed once: they cost the prefix cache.
-std::vector<Request> answers_to(const Request& request, std::int64_t count) {
-  std::vector<Request> out = choices_of(request, static_cast<std::size_t>(count));
-  std::for_each(out.begin() + 1, out.end(), [](Request& other) { other.prompt_logprobs = -1; });
-  return out;
-}
-
 }  // namespace
 
 void completions(const Call& call) {
@@ -108,7 +100,7 @@ void completions(const Call& call) {
   Fields fields(*body, "", fault);
   Request base;
   read_model(fields, call.context);
-  const std::vector<Prompt> prompts = read_prompts(fields);
+  std::vector<Prompt> prompts = read_prompts(fields);
   read_sampling(fields, base);
   const bool is_echo = fields.boolean("echo").value_or(false);
   base.max_tokens = kDefaultMaxTokens;
@@ -141,11 +133,10 @@ void completions(const Call& call) {
     base.top_logprobs = std::max(base.top_logprobs, 0);
   }
   GenerationJob job{.is_stream = stream.is_stream};
-  for (const Prompt& prompt : prompts) {
-    base.prompt = prompt;
-    std::vector<Request> answers = answers_to(base, choices.generated);
-    std::move(answers.begin(), answers.end(), std::back_inserter(job.requests));
+  for (Prompt& prompt : prompts) {
     options.echoes.push_back(is_echo ? text_of(prompt, *call.loaded.host) : "");
+    base.prompt = std::move(prompt);
+    job.questions.push_back({base, options.num_generated});
   }
   job.form = make_completion_form(*call.loaded.host, std::move(options));
   run_job(call, std::move(job));

@@ -18,8 +18,11 @@ class RunningJob : public std::enable_shared_from_this<RunningJob> {
         loaded_(call.loaded),
         exchange_(call.exchange),
         path_(call.request.path),
-        job_(std::move(job)),
-        responses_(job_.requests.size()) {}
+        job_(std::move(job)) {
+    for (const Question& question : job_.questions) {
+      responses_.resize(responses_.size() + question.num_choices);
+    }
+  }
 
   void start();
   std::function<void()> canceller() {
@@ -69,16 +72,20 @@ class RunningJob : public std::enable_shared_from_this<RunningJob> {
 
 void RunningJob::start() {
   // Ends may be posted while this still submits; they run after it, on the same executor.
-  for (std::size_t choice = 0; choice < job_.requests.size(); ++choice) {
-    Request& request = job_.requests[choice];
-    RequestSink where = sink(choice, request);
-    const Result<RequestId> id = loaded_.host->submit(std::move(request), std::move(where));
-    if (!id) {
-      fail(from_status(id.error()));
+  std::size_t choice = 0;
+  for (const Question& question : job_.questions) {
+    std::vector<RequestSink> sinks;
+    for (std::size_t i = 0; i < question.num_choices; ++i) {
+      sinks.push_back(sink(choice++, question.request));
+    }
+    const auto ids = loaded_.host->submit(question.request, std::move(sinks));
+    if (!ids) {
+      fail(from_status(ids.error()));
       return;
     }
-    ids_.push_back(*id);
+    ids_.insert(ids_.end(), ids->begin(), ids->end());
   }
+  job_.questions.clear();  // prompts may be large
   exchange_->when_gone([self = shared_from_this()] {
     if (!std::exchange(self->is_over_, true)) {
       self->cancel_all();

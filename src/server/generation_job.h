@@ -11,7 +11,7 @@
 
 namespace nibble::server {
 
-// How one API writes answers. `choice` counts the requests of the job. What is appended to `out` is
+// How one API writes answers. `choice` counts the answers of the job. What is appended to `out` is
 // sent as server-sent events.
 class AnswerForm {
  public:
@@ -29,8 +29,14 @@ class AnswerForm {
   virtual HttpReply refusal(const ApiError& error) { return error_reply(error); }
 };
 
+// Answers to one prompt.
+struct Question {
+  Request request;
+  std::size_t num_choices = 1;
+};
+
 struct GenerationJob {
-  std::vector<Request> requests;
+  std::vector<Question> questions;
   std::unique_ptr<AnswerForm> form;
   bool is_stream = false;
   bool needs_deltas = false;  // also when nothing is streamed: the form builds on them

@@ -318,7 +318,7 @@ void messages(const Call& call) {
     return;
   }
   GenerationJob job{.is_stream = is_stream, .needs_deltas = true, .checks_tool_names = true};
-  job.requests.push_back(std::move(request));
+  job.questions.push_back({std::move(request)});
   job.form = std::make_unique<MessageForm>(std::move(options));
   run_job(call, std::move(job));
 }

@@ -15,7 +15,9 @@ class ModelHost {
  public:
   virtual ~ModelHost() = default;
   virtual const EngineInfo& info() const = 0;
-  virtual Result<RequestId> submit(Request request, RequestSink sink) = 0;
+  // One answer for each sink.
+  virtual Result<std::vector<RequestId>> submit(const Request& request,
+                                                std::vector<RequestSink> sinks) = 0;
   virtual void cancel(RequestId id) = 0;
   virtual ServiceStats stats() const = 0;
   virtual Result<std::vector<std::int32_t>> encode(const std::string& text,
@@ -31,8 +33,9 @@ class ServiceHost final : public ModelHost {
 
   Service& service() { return service_; }
   const EngineInfo& info() const override { return service_.info(); }
-  Result<RequestId> submit(Request request, RequestSink sink) override {
-    return service_.submit(std::move(request), std::move(sink));
+  Result<std::vector<RequestId>> submit(const Request& request,
+                                        std::vector<RequestSink> sinks) override {
+    return service_.submit(request, std::move(sinks));
   }
   void cancel(RequestId id) override { service_.cancel(id); }
   ServiceStats stats() const override { return service_.stats(); }

@@ -154,7 +154,7 @@ void start(const Call& call, const Json& body, Request request, const std::strin
   GenerationJob job{.is_stream = body.value("stream", Json()) == true,
                     .needs_deltas = true,
                     .checks_tool_names = true};
-  job.requests.push_back(std::move(request));
+  job.questions.push_back({std::move(request)});
   job.form = make_responses_form(std::move(options));
   job.when_made = [&](std::function<void()> cancel) {
     call.context.responses.put(id, {begun, {}, std::move(cancel)});

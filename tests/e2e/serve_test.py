@@ -160,6 +160,22 @@ class Serve(Case):
         self.assertEqual(len({c["text"] for c in texts[2]}), 4)
         self.assertEqual(sorted(c["index"] for c in texts[2]), [0, 1, 2, 3])
 
+    # Each answer is held to the schema by a mask of its own.
+    def test_answers_to_one_prompt_are_held_apart(self):
+        schema = {"type": "object", "required": ["a", "b"], "additionalProperties": False,
+                  "properties": {"a": {"type": "string", "maxLength": 20},
+                                 "b": {"enum": ["x", "y", "z"]}}}
+        ask = {"messages": [{"role": "user", "content": "Tell me a story."}], "seed": 5, "n": 4,
+               "temperature": 1, "response_format": {
+                   "type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+        status, _, reply = self.server.post("/v1/chat/completions", ask)
+        self.assertEqual(status, 200, reply)
+        values = [json.loads(choice["message"]["content"]) for choice in reply["choices"]]
+        self.assertEqual([list(value) for value in values], [["a", "b"]] * 4)
+        self.assertGreater(len({value["a"] for value in values}), 1)
+        alone = self.server.post("/v1/chat/completions", {**ask, "n": 1})[2]["choices"][0]
+        self.assertEqual(alone["message"]["content"], reply["choices"][0]["message"]["content"])
+
     def test_equal_client_ids_do_not_mix(self):
         replies = [None] * 2
 

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <future>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "api/service_loop.h"
+#include "nibble/choices.h"
 #include "unit/engine/fake_model.h"
 
 namespace nibble {
@@ -194,6 +196,61 @@ TEST(Service, FullQueueRefusesAtOnceAndTakesAgainLater) {
   EXPECT_TRUE(service.loop->wait_until_idle(kLong));
   ASSERT_TRUE(service.loop->submit(request(3, 3, 4), third.sink()));
   EXPECT_TRUE(third.wait().has_value());
+}
+
+std::vector<RequestSink> sinks_of(std::vector<Kept>& kept) {
+  std::vector<RequestSink> out;
+  out.reserve(kept.size());
+  for (Kept& one : kept) {
+    out.push_back(one.sink());
+  }
+  return out;
+}
+
+TEST(Service, AnswersToOnePromptAreThoseOfRequestsOfTheirOwn) {
+  Request wanted = request(3, 9, 12);
+  wanted.top_logprobs = 1;
+  wanted.prompt_logprobs = 0;
+  FakeService service;
+  std::vector<Kept> kept(5);
+  const auto ids = service.loop->submit(wanted, sinks_of(kept));
+  ASSERT_TRUE(ids.has_value());
+  EXPECT_EQ(std::set(ids->begin(), ids->end()).size(), 5U);
+  const std::vector<Request> choices = choices_of(wanted, 5);
+  std::set<std::vector<std::int32_t>> different;
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    FakeService alone;
+    Kept own;
+    ASSERT_TRUE(alone.loop->submit(choices[i], own.sink()));
+    const Result<Response> want = own.wait();
+    const Result<Response> found = kept[i].wait();
+    EXPECT_EQ(found->ids, want->ids);
+    EXPECT_EQ(found->seed, choices[i].sampling.seed);
+    EXPECT_EQ(found->cumulative_logprob, want->cumulative_logprob);
+    EXPECT_EQ(found->prompt_logprobs.size(), i == 0 ? 9U : 0U) << "the prompt is scored once";
+    different.insert(found->ids);
+  }
+  EXPECT_EQ(different.size(), 5U);
+  wanted.sampling.seed.reset();
+  std::vector<Kept> unseeded(2);
+  ASSERT_TRUE(service.loop->submit(wanted, sinks_of(unseeded)));
+  EXPECT_NE(unseeded[0].wait()->seed, unseeded[1].wait()->seed);
+  expect_nothing_held(*service.loop);
+}
+
+TEST(Service, AnswersToOnePromptAreAcceptedTogetherOrNotAtAll) {
+  FakeService service(3);
+  std::vector<Kept> four(4);
+  const auto refused = service.loop->submit(request(1, 3, 4), sinks_of(four));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kExhausted);
+  EXPECT_EQ(service.loop->stats().waiting + service.loop->stats().running, 0);
+  std::vector<Kept> three(3);
+  ASSERT_TRUE(service.loop->submit(request(1, 3, 4), sinks_of(three)));
+  for (Kept& one : three) {
+    EXPECT_TRUE(one.wait().has_value());
+  }
+  expect_nothing_held(*service.loop);
 }
 
 TEST(Service, WrongRequestsAreRefusedBeforeTheyCostAnything) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "api/answer.h"
+#include "nibble/choices.h"
 #include "server/api_context.h"
 #include "server/router.h"
 #include "text/harmony.h"
@@ -121,10 +122,20 @@ class ScriptedHost final : public ModelHost {
   const EngineInfo& info() const override { return info_; }
   ServiceStats stats() const override { return state; }
   void cancel(RequestId id) override { cancelled.push_back(id); }
-  Result<RequestId> submit(Request request, RequestSink sink) override {
+  Result<std::vector<RequestId>> submit(const Request& request,
+                                        std::vector<RequestSink> sinks) override {
     if (!refusal.ok()) {
       return refusal;
     }
+    std::vector<RequestId> ids;
+    std::vector<Request> choices = choices_of(request, sinks.size());
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      choices[i].prompt_logprobs = i == 0 ? request.prompt_logprobs : -1;
+      ids.push_back(submit(choices[i], std::move(sinks[i])));
+    }
+    return ids;
+  }
+  RequestId submit(const Request& request, RequestSink sink) {
     requests.push_back(request);
     if (!waits) {
       ScriptedAnswer answer(request, std::move(sink), tokens());
