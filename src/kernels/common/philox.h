@@ -16,20 +16,21 @@ constexpr std::array<std::uint32_t, 4> philox(std::uint64_t key, std::uint64_t l
   constexpr std::uint32_t kWeyl1 = 0xBB67AE85U;
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32U);
-  std::array<std::uint32_t, 4> c = {
-      static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32U),
-      static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32U)};
+  auto c0 = static_cast<std::uint32_t>(low);
+  auto c1 = static_cast<std::uint32_t>(low >> 32U);
+  auto c2 = static_cast<std::uint32_t>(high);
+  auto c3 = static_cast<std::uint32_t>(high >> 32U);
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = kMultiplier0 * c[0];
-    const std::uint64_t product1 = kMultiplier1 * c[2];
-    c = {static_cast<std::uint32_t>(product1 >> 32U) ^ c[1] ^ key0,
-         static_cast<std::uint32_t>(product1),
-         static_cast<std::uint32_t>(product0 >> 32U) ^ c[3] ^ key1,
-         static_cast<std::uint32_t>(product0)};
+    const std::uint64_t product0 = kMultiplier0 * c0;
+    const std::uint64_t product1 = kMultiplier1 * c2;
+    c0 = static_cast<std::uint32_t>(product1 >> 32U) ^ c1 ^ key0;
+    c1 = static_cast<std::uint32_t>(product1);
+    c2 = static_cast<std::uint32_t>(product0 >> 32U) ^ c3 ^ key1;
+    c3 = static_cast<std::uint32_t>(product0);
     key0 += kWeyl0;
     key1 += kWeyl1;
   }
-  return c;
+  return {c0, c1, c2, c3};
 }
 
 // Uniform in [0, 1), 24 bits, from (seed, counter).
