@@ -1,10 +1,25 @@
+#include <hwy/targets.h>
+
 #include <cstring>
+#include <string_view>
 
 #include "base/thread_pool.h"
 #include "formats/bf16.h"
 #include "kernel/bench.h"
 
 namespace nibble::bench {
+namespace {
+
+// What a lesser processor's vectors would do; rows of an instruction set of their own stay.
+bool limit_vectors(std::string_view target) {
+#if HWY_ARCH_X86
+  const std::int64_t above_avx2 = HWY_AVX2 - 1;  // better targets have lower bits
+  hwy::DisableTargets(target == "avx2" ? above_avx2 : above_avx2 | HWY_AVX2);
+#endif
+  return target == "avx2" || target == "plain";
+}
+
+}  // namespace
 
 std::vector<std::byte> random_values(std::int64_t count, DType dtype, std::uint64_t seed) {
   Random random(seed);
@@ -32,6 +47,8 @@ int main(int argc, char** argv) {
       options.with_references = true;
     } else if (i + 1 < argc && flag == "-t") {
       threads = std::atoi(argv[++i]);
+    } else if (i + 1 < argc && flag == "--vectors" && nibble::bench::limit_vectors(argv[i + 1])) {
+      ++i;
     } else if (i + 1 < argc && flag == "--filter") {
       options.filter = argv[++i];
     } else if (i + 1 < argc && flag == "--seconds") {
@@ -39,7 +56,7 @@ int main(int argc, char** argv) {
     } else {
       fmt::print(stderr,
                  "usage: bench_kernels [-t THREADS] [--filter REGEX over shape/instance] "
-                 "[--seconds EACH] [--references]\n");
+                 "[--seconds EACH] [--vectors avx2|plain] [--references]\n");
       return 2;
     }
   }

@@ -39,6 +39,40 @@ void quad_row(const formats::Bf16* from, std::int64_t cols, formats::Bf16* to) {
   }
 }
 
+// Calls of at most so many tokens give a worker whole experts where it comes to that: workers that
+// wrote the same rows of h, in orders that spread a few columns over many lines of the cache, would
+// take these lines from each other for as long as computing takes. Above, rows of h are long in
+// making and shares are even whatever the routing.
+constexpr std::int32_t kFewTokens = 8;
+// What streaming the weights of an expert costs, in inputs.
+constexpr std::int64_t kStreamedInputs = 2;
+
+// Which units of each expert are a worker's, expert after expert, when the units of all experts in
+// use stand in a row and each worker takes a piece of equal cost.
+class UnitShare {
+ public:
+  // `total` inputs of `num_used` experts, `units` of each.
+  UnitShare(std::int64_t total, std::int64_t num_used, std::int64_t units)
+      : units_(units), cost_((total + kStreamedInputs * num_used) * units) {}
+
+  // Of the next expert in use.
+  Range take(std::int64_t inputs, int workers, int worker) {
+    const std::int64_t each = inputs + kStreamedInputs;
+    const auto border = [&](int index) {  // units before the worker's piece, rounded up
+      const std::int64_t cost = cost_ * index / workers - before_;
+      return std::clamp<std::int64_t>((cost + each - 1) / each, 0, units_);
+    };
+    const Range out{border(worker), border(worker + 1)};
+    before_ += each * units_;
+    return out;
+  }
+
+ private:
+  std::int64_t units_;
+  std::int64_t cost_;        // of all
+  std::int64_t before_ = 0;  // of the experts so far
+};
+
 class ExpertRun {
  public:
   ExpertRun(const MoeArgs& args, const ExpertMath& math)
@@ -76,7 +110,10 @@ class ExpertRun {
   void store_y(std::int64_t expert, Range tiles, Range inputs, const float* sums) const;
   void combine(Range columns) const;
   template <typename Store>
-  void multiply(const ExpertTile& given, std::int64_t num_rows, Range tiles, Store&& store) const;
+  void multiply(const ExpertTile& given, std::int64_t expert, Range tiles, Store&& store) const;
+  std::int64_t num_inputs(std::int64_t expert) const {
+    return work_.first[expert + 1] - work_.first[expert];
+  }
 
   const MoeArgs& args_;
   const ExpertMath& math_;
@@ -110,30 +147,29 @@ void ExpertRun::gather(Range pairs) const {
   }
 }
 
-// The tiles of every expert in use, over its inputs. `given` holds what all tiles share;
-// store(expert, tiles, inputs, sums) takes up to kStoredTiles tiles at a time.
+// Tiles of an expert over its inputs. `given` holds what all tiles of all experts share, and the
+// rows of an expert in `row`; store(expert, tiles, inputs, sums) takes up to kStoredTiles tiles at
+// a time.
 template <typename Store>
-void ExpertRun::multiply(const ExpertTile& given, std::int64_t num_rows, Range tiles,
+void ExpertRun::multiply(const ExpertTile& given, std::int64_t expert, Range tiles,
                          Store&& store) const {
   alignas(64) float sums[kStoredTiles * kTileSums];
   ExpertTile tile = given;
   tile.x_dtype = args_.x_dtype;
-  for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
-    tile.expert = expert;
-    const std::int64_t end = work_.first[expert + 1];
-    for (std::int64_t input = work_.first[expert]; input < end; input += kTileInputs) {
-      const Range inputs{input, std::min<std::int64_t>(end, input + kTileInputs)};
-      tile.x = given.x + input * given.x_row_bytes;
-      tile.num_inputs = static_cast<std::int32_t>(inputs.end - inputs.begin);
-      for (std::int64_t first = tiles.begin; first < tiles.end; first += kStoredTiles) {
-        const Range stored{first, std::min(tiles.end, first + kStoredTiles)};
-        for (std::int64_t i = stored.begin; i < stored.end; ++i) {
-          tile.row = expert * num_rows + i * kTileRows;
-          tile.sums = sums + (i - first) * kTileSums;
-          math_.tile(tile);
-        }
-        store(expert, stored, inputs, sums);
+  tile.expert = expert;
+  const std::int64_t end = work_.first[expert + 1];
+  for (std::int64_t input = work_.first[expert]; input < end; input += kTileInputs) {
+    const Range inputs{input, std::min<std::int64_t>(end, input + kTileInputs)};
+    tile.x = given.x + input * given.x_row_bytes;
+    tile.num_inputs = static_cast<std::int32_t>(inputs.end - inputs.begin);
+    for (std::int64_t first = tiles.begin; first < tiles.end; first += kStoredTiles) {
+      const Range stored{first, std::min(tiles.end, first + kStoredTiles)};
+      for (std::int64_t i = stored.begin; i < stored.end; ++i) {
+        tile.row = expert * given.row + i * kTileRows;
+        tile.sums = sums + (i - first) * kTileSums;
+        math_.tile(tile);
       }
+      store(expert, stored, inputs, sums);
     }
   }
 }
@@ -142,13 +178,27 @@ void ExpertRun::gate_up(int workers, int worker) const {
   const std::int64_t num_rows = std::int64_t{2} * args_.intermediate;
   // In int8 a worker's share ends where a block of h does.
   const std::int64_t unit = is_int8() ? kStoredTiles : 1;
-  const Range units = split_range(num_rows / kTileRows / unit, workers, worker);
-  multiply({.weight = &args_.gate_up.weight,
-            .x = work_.x,
-            .x_row_bytes = work_.x_row_bytes,
-            .cols = args_.hidden},
-           num_rows, {units.begin * unit, units.end * unit},
-           [this](auto... rest) { store_h(rest...); });
+  const std::int64_t num_units = num_rows / kTileRows / unit;
+  const Range of_all = split_range(num_units, workers, worker);
+  std::int64_t num_used = 0;
+  for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
+    num_used += num_inputs(expert) > 0 ? 1 : 0;
+  }
+  UnitShare share(std::int64_t{args_.num_tokens} * args_.top_k, num_used, num_units);
+  for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
+    if (num_inputs(expert) == 0) {
+      continue;
+    }
+    const Range units =
+        args_.num_tokens > kFewTokens ? of_all : share.take(num_inputs(expert), workers, worker);
+    multiply({.weight = &args_.gate_up.weight,
+              .row = num_rows,
+              .x = work_.x,
+              .x_row_bytes = work_.x_row_bytes,
+              .cols = args_.hidden},
+             expert, {units.begin * unit, units.end * unit},
+             [this](auto... rest) { store_h(rest...); });
+  }
 }
 
 void ExpertRun::store_h(std::int64_t expert, Range tiles, Range inputs, const float* sums) const {
@@ -195,11 +245,14 @@ void ExpertRun::store_h_row(std::int64_t input, Range cols, const float* values)
 // A worker's rows are the same for every expert, so it can combine their results at once.
 void ExpertRun::down(int workers, int worker) const {
   const Range tiles = split_range(args_.hidden / kTileRows, workers, worker);
-  multiply({.weight = &args_.down.weight,
-            .x = work_.h,
-            .x_row_bytes = work_.h_row_bytes,
-            .cols = args_.intermediate},
-           args_.hidden, tiles, [this](auto... rest) { store_y(rest...); });
+  for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
+    multiply({.weight = &args_.down.weight,
+              .row = args_.hidden,
+              .x = work_.h,
+              .x_row_bytes = work_.h_row_bytes,
+              .cols = args_.intermediate},
+             expert, tiles, [this](auto... rest) { store_y(rest...); });
+  }
   combine({tiles.begin * kTileRows, tiles.end * kTileRows});
 }
 
