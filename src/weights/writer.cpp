@@ -1,7 +1,6 @@
 #include "weights/writer.h"
 
 #include <fcntl.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "base/disk_space.h"
 #include "base/error.h"
 #include "weights/checkpoint_index.h"
 #include "weights/shard_plan.h"
@@ -81,20 +81,6 @@ std::span<const std::byte> as_bytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-Status check_space(const std::string& folder, std::int64_t wanted) {
-  struct statvfs info {};
-  if (::statvfs(folder.c_str(), &info) != 0) {
-    return error(Code::kNotFound, "{}: want a folder to write to: {}", folder,
-                 std::strerror(errno));
-  }
-  const auto found = static_cast<unsigned long long>(info.f_bavail) * info.f_frsize;
-  if (found < static_cast<unsigned long long>(wanted)) {
-    return error(Code::kExhausted, "{}: want {} bytes of free disk, found {}", folder, wanted,
-                 found);
-  }
-  return {};
-}
-
 Status check_names(std::span<const TensorSpec> tensors) {
   std::set<std::string_view> names;
   for (const TensorSpec& spec : tensors) {
@@ -160,7 +146,7 @@ Status write_checkpoint(const std::string& folder, std::span<const TensorSpec> t
                         const WriteProgress& progress) {
   NIBBLE_RETURN_IF_ERROR(check_names(tensors));
   const ShardPlan plan = plan_shards(tensors, options);
-  NIBBLE_RETURN_IF_ERROR(check_space(folder, plan.total_bytes));
+  NIBBLE_RETURN_IF_ERROR(check_disk_space(folder, plan.total_bytes));
   Streamer streamer(fill, progress, plan.total_bytes);
   std::vector<PendingFile> files;  // published only when all are whole, the index last
   for (const Shard& shard : plan.shards) {

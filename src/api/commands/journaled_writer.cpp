@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/disk_space.h"
 #include "base/error.h"
 #include "weights/checkpoint_index.h"
 
@@ -30,20 +30,6 @@ bool is_empty_or_missing(const std::string& folder) {
   std::error_code failure;
   return !fs::exists(folder, failure) ||
          (fs::is_directory(folder, failure) && fs::is_empty(folder, failure));
-}
-
-Status check_space(const std::string& folder, std::int64_t wanted) {
-  struct statvfs info {};
-  if (::statvfs(folder.c_str(), &info) != 0) {
-    return error(Code::kNotFound, "{}: want a folder to write to: {}", folder,
-                 std::strerror(errno));
-  }
-  const auto found = static_cast<unsigned long long>(info.f_bavail) * info.f_frsize;
-  if (found < static_cast<unsigned long long>(wanted)) {
-    return error(Code::kExhausted, "{}: want {} bytes of free disk, found {}", folder, wanted,
-                 found);
-  }
-  return {};
 }
 
 std::string checksum(std::string_view line) { return fmt::format("{:016x}", fnv1a(line)); }
@@ -149,7 +135,7 @@ Result<JournaledWriter> JournaledWriter::open(const std::string& folder,
   }
   NIBBLE_RETURN_IF_ERROR(writer.lock_folder());
   if (is_new) {
-    NIBBLE_RETURN_IF_ERROR(check_space(folder, writer.plan_.total_bytes));
+    NIBBLE_RETURN_IF_ERROR(check_disk_space(folder, writer.plan_.total_bytes));
     NIBBLE_RETURN_IF_ERROR(writer.write_journal(identity));  // first: it makes the folder ours
   } else {
     NIBBLE_RETURN_IF_ERROR(writer.read_journal(identity));
