@@ -20,6 +20,12 @@ enum class Activation : std::uint8_t {
           ///< 32; kUnsupported on a GPU and for experts that are not MXFP4
 };
 
+/// What keys and values are kept as.
+enum class KvCacheType : std::uint8_t {
+  kAuto,  ///< as activations: bfloat16, or float32 with Activation::kF32
+  kFp8,   ///< e4m3, with a power-of-two scale for each head and position: half of bfloat16's bytes
+};
+
 /// Where a model is computed.
 enum class DeviceChoice : std::uint8_t {
   kAuto,  ///< the first GPU if this build has verified kernels for it, else the processor
@@ -39,6 +45,7 @@ struct EngineOptions {
   std::string model;  ///< folder with config.json and safetensors files
   LoadFormat load_format = LoadFormat::kFiles;
   Activation activation = Activation::kBf16;
+  KvCacheType kv_cache = KvCacheType::kAuto;
   DeviceChoice device = DeviceChoice::kAuto;
   std::int32_t num_threads = 0;  ///< 0: every processor this process may use
   std::int32_t max_model_len =
@@ -58,6 +65,7 @@ struct EngineInfo {
   std::string architecture;
   std::string device;      ///< where it is computed and why: "cpu: this build has no CUDA kernels"
   std::string activation;  ///< "bf16", "f32" or "int8", as asked for
+  std::string kv_cache;    ///< "bf16", "f32" or "fp8"
   std::int32_t vocab_size = 0;
   std::int32_t max_model_len = 0;
   std::int32_t num_threads = 0;

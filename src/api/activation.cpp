@@ -11,4 +11,8 @@ const char* activation_name(Activation activation) {
   return "unknown";
 }
 
+const char* cache_name(DType cache) {
+  return cache == DType::kE4M3 ? "fp8" : cache == DType::kF32 ? "f32" : "bf16";
+}
+
 }  // namespace nibble

@@ -107,7 +107,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
   const DType activation = stored_dtype(options.activation);
   EnginePlan plan;
   plan.model = {.activation = activation,
-                .kv_dtype = activation,
+                .kv_dtype = cache_dtype(options.activation, options.kv_cache),
                 .int8_experts = options.activation == Activation::kInt8,
                 .kernels = options.use_reference_kernels ? model::KernelChoice::kReference
                                                          : model::KernelChoice::kCpu,
@@ -123,13 +123,14 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
                  .page_size = options.page_size,
                  .window = config.window,
                  .shares_prefixes = options.enable_prefix_caching};
-  std::int64_t other_bytes = kOtherBytes;
+  plan.memory = {.weight_bytes = file_bytes, .reserve_bytes = kOtherBytes};
   if (memory == MemoryOf::kDevice) {
     model::ModelOptions longest = plan.model;
     longest.max_position = config.max_position;
-    other_bytes = kOtherDeviceBytes + model::device_step_bytes(config, longest);
+    plan.memory.step_bytes = model::device_step_bytes(config, longest);
+    plan.memory.reserve_bytes = kOtherDeviceBytes;
   }
-  const std::int64_t room_bytes = available_bytes - file_bytes - other_bytes;
+  const std::int64_t room_bytes = available_bytes - plan.memory.total_bytes();
   const CacheRoom room(config, plan, options.enable_prefix_caching, room_bytes);
   const bool is_automatic = options.max_model_len == 0;
   const std::int64_t fitting = room.num_full(is_automatic) * options.page_size;
@@ -150,6 +151,10 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
   plan.model.num_pages[1] =
       engine::window_pages(plan.limits) + room.num_prefix(plan.model.num_pages[0]);
   std::copy_n(plan.model.num_pages, model::kNumCacheGroups, plan.limits.num_pages);
+  for (const CacheGroup group : {CacheGroup::kFull, CacheGroup::kWindow}) {
+    plan.memory.cache_bytes +=
+        plan.model.num_pages[static_cast<int>(group)] * page_bytes(config, plan.model, group);
+  }
   return plan;
 }
 

@@ -10,9 +10,21 @@
 
 namespace nibble {
 
+// What the plan takes of the memory, by parts.
+struct MemoryParts {
+  std::int64_t weight_bytes = 0;
+  std::int64_t cache_bytes = 0;    // all pages
+  std::int64_t step_bytes = 0;     // activations, logits and inputs of a step; of a device alone
+  std::int64_t reserve_bytes = 0;  // what is not counted: stacks, tokenizer; graphs, the runtime
+  std::int64_t total_bytes() const {
+    return weight_bytes + cache_bytes + step_bytes + reserve_bytes;
+  }
+};
+
 struct EnginePlan {
   model::ModelOptions model;
   engine::SchedulerLimits limits;
+  MemoryParts memory;
 };
 
 // Whose memory is planned.

@@ -80,6 +80,7 @@ Result<TextModel> TextModel::load(const EngineOptions& options) {
               .architecture = config.architecture,
               .device = device.reason,
               .activation = activation_name(options.activation),
+              .kv_cache = cache_name(plan.model.kv_dtype),
               .vocab_size = config.vocab,
               .max_model_len = plan.model.max_position,
               .num_threads = model->num_threads(),

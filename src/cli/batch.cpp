@@ -40,7 +40,9 @@ Outcome batch(Host& host, const BatchFlags& flags) {
       options, [&line](const server::BatchProgress& progress) { line.show(progress); });
   switch (outcome.end) {
     case server::BatchEnd::kFiles: return failed(outcome.status, During::kRun);
-    case server::BatchEnd::kModel: return failed(outcome.status, During::kLoad);
+    case server::BatchEnd::kModel:
+      return failed_to_load(host, outcome.status, options.service.engine.device,
+                            options.service.engine.is_deterministic);
     case server::BatchEnd::kFailed: return stopped(outcome);
     case server::BatchEnd::kDone: break;
   }

@@ -33,6 +33,7 @@ struct BenchFlags {
   std::string n_ubatch = "512";
   std::string n_threads = "0";
   std::string activation = "bf16";
+  std::string kv_cache = "auto";
   std::string device = "auto";
   std::string load_format = "auto";
   std::string format = "md";
@@ -196,6 +197,7 @@ Outcome bench(Host& host, const BenchFlags& flags) {
   options.model = *folder;
   options.load_format = load_format(flags.load_format);
   options.activation = activation_of(flags.activation);
+  options.kv_cache = kv_cache_of(flags.kv_cache);
   options.device = device_choice(flags.device);
   options.has_warmup = !flags.skips_warmup;
   std::optional<std::vector<commands::BenchBaseline>> baselines;
@@ -213,7 +215,7 @@ Outcome bench(Host& host, const BenchFlags& flags) {
   std::vector<BenchLine> lines;
   const Status status = measure(host, flags, options, baselines, lines);
   if (!status.ok()) {
-    return failed(status, During::kLoad);
+    return failed_to_load(host, status, options.device);
   }
   write_note(host, flags, lines);
   if (!flags.plot.empty()) {
@@ -246,6 +248,7 @@ void add_test_flags(CLI::App& verb, BenchFlags& flags) {
   add_device(verb, flags.device);
   add_load_format(verb, flags.load_format);
   add_activation(verb, flags.activation);
+  add_kv_cache(verb, flags.kv_cache);
   add_switch(verb, "--persistent-decode", flags.options.use_persistent_decode,
              "on a GPU: one row by one persistent kernel where it can be, not by a graph");
   add_switch(verb, "--no-warmup", flags.skips_warmup, "time the first run too");

@@ -50,8 +50,8 @@ Json row_json(const BenchLine& line) {
                {"n_batch", row.test.n_batch},
                {"n_ubatch", row.test.n_ubatch},
                {"n_threads", row.test.n_threads},
-               {"type_k", row.activation == "f32" ? "f32" : "bf16"},
-               {"type_v", row.activation == "f32" ? "f32" : "bf16"},
+               {"type_k", row.kv_cache},
+               {"type_v", row.kv_cache},
                {"n_prompt", row.test.n_prompt},
                {"n_gen", row.test.n_gen},
                {"n_depth", row.test.n_depth},
@@ -169,6 +169,8 @@ Result<BenchBaseline> baseline_row(const std::string& where, const nlohmann::jso
                           plain_field<std::string>(where, row, "backends", "a text"));
   NIBBLE_ASSIGN_OR_RETURN(baseline.activation,
                           plain_field<std::string>(where, row, "activation", "a text"));
+  NIBBLE_ASSIGN_OR_RETURN(baseline.kv_cache,
+                          plain_field<std::string>(where, row, "type_k", "a text"));
   NIBBLE_ASSIGN_OR_RETURN(baseline.is_full,
                           plain_field<bool>(where, row, "full", "true or false in"));
   NIBBLE_ASSIGN_OR_RETURN(baseline.avg_ts, speed_field(where, row, "avg_ts"));
@@ -185,7 +187,8 @@ BenchPrinter::BenchPrinter(std::string format, const commands::BenchOptions& opt
       shows_batch_(differs(options.n_batch, 2048)),
       shows_ubatch_(differs(options.n_ubatch, 512)),
       shows_streams_(differs(options.streams, 1)),
-      shows_activation_(options.activation != Activation::kBf16) {
+      shows_activation_(options.activation != Activation::kBf16),
+      shows_cache_(options.kv_cache != KvCacheType::kAuto) {
   columns_ = {
       {"model", 24, false}, {"size", 9}, {"params", 8}, {"backend", 7, false}, {"threads", 7}};
   if (shows_batch_) {
@@ -199,6 +202,9 @@ BenchPrinter::BenchPrinter(std::string format, const commands::BenchOptions& opt
   }
   if (shows_activation_) {
     columns_.push_back({"act", 4, false});
+  }
+  if (shows_cache_) {
+    columns_.push_back({"type_k", 6, false});
   }
   columns_.insert(
       columns_.end(),
@@ -256,6 +262,9 @@ std::string BenchPrinter::table_row(const BenchLine& line) const {
   }
   if (shows_activation_) {
     cells.push_back(row.activation);
+  }
+  if (shows_cache_) {
+    cells.push_back(row.kv_cache);
   }
   cells.insert(cells.end(), {commands::test_name(row.test),
                              fmt::format("{:.2f} ± {:.2f}", row.avg_ts(), row.stddev_ts()),

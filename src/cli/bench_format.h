@@ -42,6 +42,7 @@ class BenchPrinter {
   bool shows_ubatch_;
   bool shows_streams_;
   bool shows_activation_;
+  bool shows_cache_;
   std::vector<Column> columns_;
   int num_rows_ = 0;
 };

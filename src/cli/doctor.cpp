@@ -27,6 +27,10 @@ constexpr std::int32_t kNoSplit = -2;  // --n-cpu-moe not given
 
 struct DoctorFlags {
   std::string model;
+  std::string device = "auto";
+  std::string kv_cache = "auto";
+  std::int32_t max_num_seqs = 1;
+  std::int32_t max_batch_tokens = 512;
   std::int64_t max_model_len = 0;
   std::int32_t num_threads = 0;
   std::int32_t n_cpu_moe = kNoSplit;
@@ -57,6 +61,12 @@ Json model_json(const DoctorModel& model) {
           {"cache_bytes", model.cache_bytes},
           {"max_model_len", model.max_model_len},
           {"available_bytes", model.available_bytes},
+          {"memory",
+           {{"weights", model.memory.weight_bytes},
+            {"cache", model.memory.cache_bytes},
+            {"step", model.memory.step_bytes},
+            {"reserve", model.memory.reserve_bytes},
+            {"total", model.memory.total_bytes()}}},
           {"fits", model.fits},
           {"refusal", model.refusal},
           {"tokens_per_second", model.tokens_per_second},
@@ -90,7 +100,13 @@ std::string as_json(const DoctorReport& report) {
                {"explanation", found.explanation},
                {"items", items},
                {"kernels", kernel_list(found.kernels)},
+               {"device", report.device},
                {"rates", rates_json(report.rates)}};
+  if (report.gpu) {
+    json["gpu_rates"] = {{"read_bytes_per_s", report.gpu->read},
+                         {"bf16_flops", report.gpu->bf16},
+                         {"remark", report.gpu->reason}};
+  }
   if (report.model) {
     json["model"] = model_json(*report.model);
   }
@@ -142,6 +158,23 @@ std::string rate_table(const DoctorRates& rates) {
   return table.text();
 }
 
+std::string gpu_table(const commands::DoctorGpu& gpu) {
+  Table table({{"measured now"}, {"gpu", Table::Align::kRight}});
+  table.add_row({"memory read", giga(gpu.read, "GB/s")});
+  table.add_row({"bf16 products", giga(gpu.bf16, "GFLOP/s")});
+  return table.text() + (gpu.reason.empty() ? "" : gpu.reason + "\n");
+}
+
+std::string parts_text(const MemoryParts& memory) {
+  return fmt::format(
+      "{} = weights {} + cache {} + {}{} kept free", bytes_text(memory.total_bytes()),
+      bytes_text(memory.weight_bytes), bytes_text(memory.cache_bytes),
+      memory.step_bytes > 0
+          ? fmt::format("a step's activations and logits {} + ", bytes_text(memory.step_bytes))
+          : "",
+      bytes_text(memory.reserve_bytes));
+}
+
 std::string model_table(const DoctorModel& model) {
   Table table({{""}, {""}});
   table.add_row({"model", model.name});
@@ -149,6 +182,7 @@ std::string model_table(const DoctorModel& model) {
   table.add_row({"memory", fmt::format("{} available: {}", bytes_text(model.available_bytes),
                                        model.fits ? "fits" : "does not fit")});
   if (model.fits) {
+    table.add_row({"taken", parts_text(model.memory)});
     table.add_row({"cache", fmt::format("{} for {} tokens of context",
                                         bytes_text(model.cache_bytes), model.max_model_len)});
   }
@@ -189,10 +223,12 @@ std::string as_text(const DoctorReport& report) {
   std::string text = item_table(found);
   text += found.kernels.empty() ? "" : "\n" + kernel_table(found);
   text += "\n" + rate_table(report.rates);
+  text += report.gpu ? "\n" + gpu_table(*report.gpu) : "";
   text += report.model ? "\n" + model_table(*report.model) : "";
   text += report.offload ? "\n" + offload_table(*report.offload) : "";
-  text += found.can_run ? fmt::format("\nruns on: {} ({})\n", found.backend, found.explanation)
-                        : fmt::format("\nnothing can run: {}\n", found.explanation);
+  text += "\na model is computed on " + report.device + "\n";
+  text += found.can_run ? fmt::format("runs on: {} ({})\n", found.backend, found.explanation)
+                        : fmt::format("nothing can run: {}\n", found.explanation);
   return text;
 }
 
@@ -210,8 +246,13 @@ Outcome verdict(const DoctorReport& report) {
 }
 
 Outcome doctor(Host& host, const DoctorFlags& flags) {
-  commands::DoctorOptions options{flags.model, static_cast<std::int32_t>(flags.max_model_len),
-                                  flags.num_threads};
+  commands::DoctorOptions options{.model = flags.model,
+                                  .max_model_len = static_cast<std::int32_t>(flags.max_model_len),
+                                  .num_threads = flags.num_threads,
+                                  .device = device_choice(flags.device),
+                                  .kv_cache = kv_cache_of(flags.kv_cache),
+                                  .max_num_seqs = flags.max_num_seqs,
+                                  .max_batch_tokens = flags.max_batch_tokens};
   if (flags.n_cpu_moe != kNoSplit) {
     if (flags.model.empty()) {
       return wrong_usage("--n-cpu-moe: name the MODEL that is to be split");
@@ -231,7 +272,7 @@ Outcome doctor(Host& host, const DoctorFlags& flags) {
   }
   const Result<DoctorReport> report = host.backend.doctor(options);
   if (!report) {
-    return failed(report.error(), During::kLoad);
+    return failed_to_load(host, report.error(), options.device);
   }
   host.out.write(flags.is_json ? as_json(*report) : as_text(*report));
   return verdict(*report);
@@ -246,6 +287,8 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
        "  nibble doctor                      hardware, libraries, kernels, measured limits\n"
        "  nibble doctor gpt-oss-20b          a published shape, no files needed\n"
        "  nibble doctor MODEL --json         will it fit, how fast can it be\n"
+       "  nibble doctor MODEL --device cuda --max-num-seqs 256\n"
+       "                                     on the GPU: its memory by parts, its limits\n"
        "  nibble doctor gpt-oss-120b --n-cpu-moe -1 --gpu-memory 24 --gpu-bandwidth 1000\n"
        "                                     on a GPU of 24 GiB, experts partly in host memory\n"});
   auto flags = std::make_shared<DoctorFlags>();
@@ -254,6 +297,12 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
             {"-c,--max-model-len,--ctx-size", "N",
              "tokens of context to hold (default: the model's limit)"},
             {0, std::numeric_limits<std::int32_t>::max()}, flags->max_model_len);
+  add_device(verb, flags->device);
+  add_kv_cache(verb, flags->kv_cache);
+  add_integer(verb, {"--max-num-seqs", "N", "sequences that share the cache (default: 1)"},
+              {1, 4096}, flags->max_num_seqs);
+  add_integer(verb, {"--max-num-batched-tokens", "N", "tokens of one step (default: 512)"},
+              {1, 1 << 16}, flags->max_batch_tokens);
   add_integer(verb, {"-t,--threads", "N", "processors to measure with (default: all)"}, {0, 4096},
               flags->num_threads);
   add_integer(verb,

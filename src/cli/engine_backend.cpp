@@ -1,6 +1,7 @@
 #include <memory>
 #include <utility>
 
+#include "api/commands/check_device.h"
 #include "cli/host.h"
 
 namespace nibble::cli {
@@ -46,6 +47,7 @@ Backend engine_backend() {
           &commands::make_model,
           &commands::plan,
           &commands::doctor,
+          &commands::check_device,
           &commands::quantize,
           &commands::verify,
           &capabilities,

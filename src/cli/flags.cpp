@@ -148,6 +148,18 @@ Activation activation_of(const std::string& activation) {
   return activation == "int8" ? Activation::kInt8 : Activation::kBf16;
 }
 
+CLI::Option* add_kv_cache(CLI::App& app, std::string& cache) {
+  return add_choice(app,
+                    {"--kv-cache-dtype", "auto|fp8|fp8_e4m3",
+                     "keys and values as e4m3 with a scale for each head and position,\nhalf the "
+                     "memory of bf16 (default: as activations)"},
+                    {"auto", "fp8", "fp8_e4m3"}, cache);
+}
+
+KvCacheType kv_cache_of(const std::string& cache) {
+  return cache == "auto" ? KvCacheType::kAuto : KvCacheType::kFp8;
+}
+
 void add_model_name(CLI::App& app, std::string& model) {
   add_text(app,
            {"-m,--model,MODEL", "MODEL",
@@ -173,6 +185,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
               engine.num_threads)
       ->group(kModelGroup);
   add_activation(app, flags.activation)->group(kModelGroup);
+  add_kv_cache(app, flags.kv_cache)->group(kModelGroup);
   add_device(app, flags.device)->group(kModelGroup);
   add_load_format(app, flags.load_format)->group(kModelGroup);
   add_switch(
@@ -268,6 +281,7 @@ EngineOptions engine_options(const ModelFlags& flags, const std::string& model) 
   options.model = model;
   options.load_format = load_format(flags.load_format);
   options.activation = activation_of(flags.activation);
+  options.kv_cache = kv_cache_of(flags.kv_cache);
   options.device = device_choice(flags.device);
   options.enable_prefix_caching = !flags.forgets_prefixes;
   return options;
@@ -278,6 +292,13 @@ Outcome find_folder(const Host& host, const ModelFlags& flags) {
   return folder ? done() : failed(folder.error(), During::kLoad);
 }
 
+Outcome failed_to_load(const Host& host, const Status& status, DeviceChoice device,
+                       bool is_deterministic) {
+  const bool is_hardware = status.code() == Code::kUnsupported &&
+                           !host.backend.check_device(device, is_deterministic).ok();
+  return failed(status, is_hardware ? During::kHardware : During::kLoad);
+}
+
 Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Session>& session) {
   const Result<std::string> folder = find_model(host, flags.model, load_format(flags.load_format));
   if (!folder) {
@@ -285,7 +306,8 @@ Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Se
   }
   Result<std::unique_ptr<Session>> loaded = host.backend.load(engine_options(flags, *folder));
   if (!loaded) {
-    return failed(loaded.error(), During::kLoad);
+    return failed_to_load(host, loaded.error(), device_choice(flags.device),
+                          flags.engine.is_deterministic);
   }
   session = std::move(*loaded);
   return done();

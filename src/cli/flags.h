@@ -52,6 +52,10 @@ LoadFormat load_format(const std::string& format);
 CLI::Option* add_activation(CLI::App& app, std::string& activation);
 Activation activation_of(const std::string& activation);
 
+// --kv-cache-dtype: auto (as it begins), fp8 or fp8_e4m3, which are the same; and what it asks for.
+CLI::Option* add_kv_cache(CLI::App& app, std::string& cache);
+KvCacheType kv_cache_of(const std::string& cache);
+
 // MODEL, also -m and --model.
 void add_model_name(CLI::App& app, std::string& model);
 
@@ -59,6 +63,7 @@ void add_model_name(CLI::App& app, std::string& model);
 struct ModelFlags {
   std::string model;
   std::string activation = "bf16";
+  std::string kv_cache = "auto";
   std::string device = "auto";
   std::string load_format = "auto";
   bool forgets_prefixes = false;
@@ -85,6 +90,11 @@ EngineOptions engine_options(const ModelFlags& flags, const std::string& model);
 
 // Whether there is such a model at all: cheap, to be asked before any input is read.
 Outcome find_folder(const Host& host, const ModelFlags& flags);
+
+// Of a model that was not loaded: the hardware's fault where the device that was asked for is not
+// there, or cannot keep answers apart from each other, as asked; else the model's.
+Outcome failed_to_load(const Host& host, const Status& status, DeviceChoice device,
+                       bool is_deterministic = false);
 
 // Finds and loads the model.
 Outcome open_model(const Host& host, const ModelFlags& flags, std::unique_ptr<Session>& session);

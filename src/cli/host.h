@@ -46,6 +46,7 @@ struct Backend {
       make_model;
   std::function<Result<commands::PlanReport>(const commands::PlanOptions&)> plan;
   std::function<Result<commands::DoctorReport>(const commands::DoctorOptions&)> doctor;
+  std::function<Status(DeviceChoice, bool is_deterministic)> check_device;
   std::function<Result<commands::QuantizeReport>(const commands::QuantizeOptions&,
                                                  const commands::QuantizeProgress&)>
       quantize;

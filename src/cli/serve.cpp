@@ -166,7 +166,8 @@ Outcome serve(Host& host, const ServeFlags& flags) {
     case server::ServeEnd::kAddressInUse: return {Exit::kAddressInUse, outcome.status.message()};
     case server::ServeEnd::kFailed: break;
   }
-  return failed(outcome.status, During::kLoad);
+  return failed_to_load(host, outcome.status, device_choice(flags.model.device),
+                        flags.model.engine.is_deterministic);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ using commands::VerifyRow;
 struct VerifyFlags {
   std::string model;
   std::string activation = "bf16";
+  std::string kv_cache = "auto";
   std::string device = "auto";
   std::string load_format = "auto";
   std::optional<std::vector<std::int32_t>> ids;
@@ -40,6 +41,7 @@ std::string as_json(const VerifyReport& report) {
   }
   const Json json = {{"device", report.device},
                      {"activation", report.activation},
+                     {"kv_cache", report.kv_cache},
                      {"num_tokens", report.num_tokens},
                      {"bound", report.bound},
                      {"ok", report.is_ok},
@@ -64,10 +66,12 @@ std::string as_text(const VerifyReport& report) {
                    fmt::format("{:.1f} %", 100.0 * row.relative_difference / report.bound),
                    row.is_within_bound ? "" : "too large"});
   }
-  return table.text() +
-         fmt::format("\n{}\n{} tokens, {} activations: {} blocks {} {:.2e} of the reference\n",
-                     report.device, report.num_tokens, report.activation, report.rows.size(),
-                     report.is_ok ? "all within" : "not all within", report.bound);
+  return table.text() + fmt::format(
+                            "\n{}\n{} tokens, {} activations, {} cache: {} blocks {} {:.2e} of the "
+                            "reference\n",
+                            report.device, report.num_tokens, report.activation, report.kv_cache,
+                            report.rows.size(), report.is_ok ? "all within" : "not all within",
+                            report.bound);
 }
 
 Outcome verify(Host& host, const VerifyFlags& flags) {
@@ -79,6 +83,7 @@ Outcome verify(Host& host, const VerifyFlags& flags) {
   options.model = *folder;
   options.load_format = load_format(flags.load_format);
   options.activation = activation_of(flags.activation);
+  options.kv_cache = kv_cache_of(flags.kv_cache);
   options.device = device_choice(flags.device);
   options.ids = flags.ids.value_or(std::vector<std::int32_t>());
   options.seed = static_cast<std::uint64_t>(flags.seed);
@@ -90,8 +95,9 @@ Outcome verify(Host& host, const VerifyFlags& flags) {
   };
   const Result<VerifyReport> report = host.backend.verify(options, progress);
   if (!report) {
-    return report.error().code() == Code::kInvalidArgument ? wrong_usage(report.error().message())
-                                                           : failed(report.error(), During::kLoad);
+    return report.error().code() == Code::kInvalidArgument
+               ? wrong_usage(report.error().message())
+               : failed_to_load(host, report.error(), options.device);
   }
   host.out.write(flags.is_json ? as_json(*report) : as_text(*report));
   if (!report->is_ok) {
@@ -119,6 +125,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   add_count(verb, {"--seed", "N", "seed of the random tokens (default: 0)"},
             {0, std::numeric_limits<std::int64_t>::max()}, flags->seed);
   add_activation(verb, flags->activation);
+  add_kv_cache(verb, flags->kv_cache);
   add_device(verb, flags->device);
   add_load_format(verb, flags->load_format);
   add_integer(verb, {"-t,--threads", "N", "worker threads (default: all processors)"}, {0, 4096},

@@ -29,7 +29,8 @@ enum class DecodePath : std::uint8_t {
 
 struct ModelOptions {
   DType activation = DType::kBF16;  // input of every product: kF32 or kBF16
-  DType kv_dtype = DType::kBF16;    // kF32 or kBF16; kF32 activations want kF32
+  // kF32, kBF16, or kE4M3 with a scale for each row and head (formats/e4m3_row.h).
+  DType kv_dtype = DType::kBF16;
   // Inputs of the experts' products as int8 with a scale for 32 (kernels/moe/moe.h): experts of
   // MXFP4 on a processor, kUnsupported elsewhere. The other products keep `activation`.
   bool int8_experts = false;
@@ -127,6 +128,9 @@ Result<std::unique_ptr<Model>> load_dummy_model(const ModelConfig& config,
 // What a GPU holds of such a model beside weights and cache, at most: activations, logits, inputs
 // and tokens of a step.
 std::int64_t device_step_bytes(const ModelConfig& config, const ModelOptions& options);
+
+// Bytes of one number in a cache of this type, its part of a row's scale included.
+double cache_elem_bytes(const ModelConfig& config, DType kv_dtype);
 
 // Bytes of one page of each group over all its layers.
 std::int64_t page_bytes(const ModelConfig& config, const ModelOptions& options, CacheGroup group);

@@ -13,10 +13,14 @@ namespace {
 
 std::int64_t element_bytes(DType dtype) { return dtype_bits(dtype) / 8; }
 
-std::int64_t layer_page_bytes(const ModelConfig& config, const ModelOptions& options) {
-  return std::int64_t{config.num_kv_heads} * options.page_size * config.head_dim *
-         element_bytes(options.kv_dtype);
+// Rows of head_dim elements in a page.
+std::int64_t page_rows(const ModelConfig& config, const ModelOptions& options) {
+  return std::int64_t{config.num_kv_heads} * options.page_size;
 }
+std::int64_t row_bytes(const ModelConfig& config, const ModelOptions& options) {
+  return config.head_dim * element_bytes(options.kv_dtype);
+}
+bool has_scales(const ModelOptions& options) { return options.kv_dtype == DType::kE4M3; }
 
 CacheGroup group_of(const ModelConfig& config, std::size_t layer) {
   return config.is_window_layer[layer] ? CacheGroup::kWindow : CacheGroup::kFull;
@@ -53,12 +57,18 @@ kernels::ExpertInputs expert_inputs(const ModelOptions& options) {
   return options.int8_experts ? kernels::ExpertInputs::kInt8 : kernels::ExpertInputs::kGiven;
 }
 
+double cache_elem_bytes(const ModelConfig& config, DType kv_dtype) {
+  const double scale_bytes = kv_dtype == DType::kE4M3 ? 1.0 / config.head_dim : 0.0;
+  return static_cast<double>(element_bytes(kv_dtype)) + scale_bytes;
+}
+
 std::int64_t page_bytes(const ModelConfig& config, const ModelOptions& options, CacheGroup group) {
   std::int64_t layers = 0;
   for (std::size_t layer = 0; layer < config.is_window_layer.size(); ++layer) {
     layers += group_of(config, layer) == group ? 1 : 0;
   }
-  return 2 * layers * layer_page_bytes(config, options);
+  const std::int64_t scale_bytes = has_scales(options) ? 1 : 0;
+  return 2 * layers * page_rows(config, options) * (row_bytes(config, options) + scale_bytes);
 }
 
 std::int64_t device_step_bytes(const ModelConfig& config, const ModelOptions& options) {
@@ -76,9 +86,15 @@ KvCache KvCache::lay_out(const ModelConfig& config, const ModelOptions& options,
   KvCache cache;
   for (std::size_t layer = 0; layer < config.is_window_layer.size(); ++layer) {
     const std::int64_t pages = options.num_pages[static_cast<int>(group_of(config, layer))];
-    const std::int64_t bytes = pages * layer_page_bytes(config, options);
-    std::byte* const k = arena.take<std::byte>(bytes);
-    cache.layers.push_back({k, arena.take<std::byte>(bytes)});
+    const std::int64_t rows = pages * page_rows(config, options);
+    const std::int64_t bytes = rows * row_bytes(config, options);
+    LayerCache& layer_cache = cache.layers.emplace_back();
+    layer_cache.k = arena.take<std::byte>(bytes);
+    layer_cache.v = arena.take<std::byte>(bytes);
+    if (has_scales(options)) {
+      layer_cache.k_scales = arena.take<std::uint8_t>(rows);
+      layer_cache.v_scales = arena.take<std::uint8_t>(rows);
+    }
   }
   return cache;
 }

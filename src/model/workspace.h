@@ -17,10 +17,13 @@ namespace nibble::model {
 // As the expert kernels take them.
 kernels::ExpertInputs expert_inputs(const ModelOptions& options);
 
-// Keys and values of one layer: [num_pages, num_kv_heads, page_size, head_dim] each.
+// Keys and values of one layer: [num_pages, num_kv_heads, page_size, head_dim] each, and of a cache
+// of kE4M3 the scales of their rows [num_pages, num_kv_heads, page_size].
 struct LayerCache {
   std::byte* k = nullptr;
   std::byte* v = nullptr;
+  std::uint8_t* k_scales = nullptr;  // null: there are none
+  std::uint8_t* v_scales = nullptr;
 };
 
 struct KvCache {

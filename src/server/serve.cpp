@@ -140,6 +140,7 @@ Status Server::load() {
        {"model", info.model},
        {"device", info.device},
        {"activation", info.activation},
+       {"kv_cache", info.kv_cache},
        {"load_s", seconds_since(begin)},
        {"weights_mb", static_cast<double>(info.mapped_bytes + info.owned_weight_bytes) / 1e6},
        {"kv_mb", static_cast<double>(info.kv_bytes) / 1e6},

@@ -6,6 +6,7 @@
 
 #include "kernel/gpu.h"
 #include "kernels/attention/attention_plan.h"
+#include "kernels/common/cache_rows.h"
 #include "support/counter_rng.h"
 #include "support/tolerance.h"
 
@@ -24,6 +25,7 @@ struct Shape {
   std::int32_t window = 0;
   DType dtype = DType::kBF16;
   bool has_sinks = true;
+  bool has_codes = false;  // the cache is of e4m3; `dtype` holds its values exactly
 };
 struct Rows {
   std::int32_t first_position = 0;
@@ -49,6 +51,10 @@ class Case {
     for (const Rows& rows : rows_) {
       fill_sequence(rows, first_row, next_page);
       first_row += rows.count;
+    }
+    if (shape.has_codes) {
+      to_codes(*k_, k_codes_, k_scales_);
+      to_codes(*v_, v_codes_, v_scales_);
     }
     to_gpu();
   }
@@ -77,6 +83,8 @@ class Case {
     args.q = q_gpu_->data();
     args.k_cache = k_gpu_->data();
     args.v_cache = v_gpu_->data();
+    args.k_scales = k_scales_gpu_->data<std::uint8_t>();
+    args.v_scales = v_scales_gpu_->data<std::uint8_t>();
     args.sinks = shape_.has_sinks ? sinks_gpu_->data<float>() : nullptr;
     args.out = out_->data();
     args.sequences = sequences_;
@@ -136,7 +144,7 @@ class Case {
             .window = shape_.window,
             .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim)),
             .q_dtype = shape_.dtype,
-            .kv_dtype = shape_.dtype};
+            .kv_dtype = shape_.has_codes ? DType::kE4M3 : shape_.dtype};
   }
 
   void fill_sequence(const Rows& rows, std::int32_t first_row, std::int32_t& next_page) {
@@ -164,9 +172,30 @@ class Case {
         for (std::int32_t j = 0; j < shape_.head_dim; ++j) {
           const auto draw = static_cast<std::uint64_t>(
               (std::int64_t{key} * shape_.num_kv_heads + head) * shape_.head_dim + j);
-          store_element(k_->data(), shape_.dtype, at + j, keys.normal(draw));
-          store_element(v_->data(), shape_.dtype, at + j, values.normal(draw));
+          // Rows of several sizes, so that each needs its own scale.
+          const float size = shape_.has_codes ? std::ldexp(1.0F, -(key % 4)) : 1.0F;
+          store_element(k_->data(), shape_.dtype, at + j, size * keys.normal(draw));
+          store_element(v_->data(), shape_.dtype, at + j, size * values.normal(draw));
         }
+      }
+    }
+  }
+
+  // Every row as codes with a scale, and `values` as those come back.
+  void to_codes(Stored& values, std::vector<std::uint8_t>& codes,
+                std::vector<std::uint8_t>& scales) const {
+    const auto head_dim = static_cast<std::size_t>(shape_.head_dim);
+    codes.resize(static_cast<std::size_t>(cache_elems()));
+    scales.resize(codes.size() / head_dim);
+    const std::vector<float> all = values.values();
+    for (std::size_t row = 0; row < scales.size(); ++row) {
+      const auto at = static_cast<std::int64_t>(row);
+      store_cache(codes.data(), scales.data(), DType::kE4M3, at,
+                  std::span(all).subspan(row * head_dim, head_dim));
+      for (std::int32_t j = 0; j < shape_.head_dim; ++j) {
+        store_element(
+            values.data(), shape_.dtype, at * shape_.head_dim + j,
+            load_cache(codes.data(), scales.data(), DType::kE4M3, at, shape_.head_dim, j));
       }
     }
   }
@@ -174,8 +203,12 @@ class Case {
   void to_gpu() {
     const auto bytes = [&](std::int64_t elems) { return elems * dtype_bits(shape_.dtype) / 8; };
     q_gpu_ = std::make_unique<OnGpu>(q_->data(), bytes(q_elems()));
-    k_gpu_ = std::make_unique<OnGpu>(k_->data(), bytes(cache_elems()));
-    v_gpu_ = std::make_unique<OnGpu>(v_->data(), bytes(cache_elems()));
+    k_gpu_ = shape_.has_codes ? std::make_unique<OnGpu>(k_codes_)
+                              : std::make_unique<OnGpu>(k_->data(), bytes(cache_elems()));
+    v_gpu_ = shape_.has_codes ? std::make_unique<OnGpu>(v_codes_)
+                              : std::make_unique<OnGpu>(v_->data(), bytes(cache_elems()));
+    k_scales_gpu_ = std::make_unique<OnGpu>(k_scales_);
+    v_scales_gpu_ = std::make_unique<OnGpu>(v_scales_);
     sinks_gpu_ = std::make_unique<OnGpu>(sinks_);
     pages_gpu_ = std::make_unique<OnGpu>(pages_);
     out_ = std::make_unique<OnGpu>(bytes(q_elems()));
@@ -194,13 +227,14 @@ class Case {
   std::unique_ptr<Stored> q_;
   std::unique_ptr<Stored> k_;
   std::unique_ptr<Stored> v_;
+  std::vector<std::uint8_t> k_codes_, v_codes_, k_scales_, v_scales_;
   std::vector<float> sinks_;
   std::vector<std::int32_t> pages_;
   std::vector<std::int64_t> offsets_;  // of a sequence's pages
   std::vector<AttentionSequence> host_sequences_;
   std::vector<AttentionSequence> sequences_;
-  std::unique_ptr<OnGpu> q_gpu_, k_gpu_, v_gpu_, sinks_gpu_, pages_gpu_, out_, sequences_gpu_,
-      workspace_;
+  std::unique_ptr<OnGpu> q_gpu_, k_gpu_, v_gpu_, k_scales_gpu_, v_scales_gpu_, sinks_gpu_,
+      pages_gpu_, out_, sequences_gpu_, workspace_;
 };
 
 void expect_attended(const Instance<AttentionArgs>& row, const Shape& shape,
@@ -225,6 +259,31 @@ TEST_F(AttentionOnGpu, AgreesWithTheReferenceOneRowAtEveryEdgeOfTheChunks) {
       for (const std::int32_t at : {0, 1, 63, 64, 127, 128, 255, 256, 257, 511, 512, 700, 1030}) {
         expect_attended(row, {.window = window}, {{at, 1}});
       }
+    }
+  });
+}
+
+// A cache of codes: the same edges, single rows, prompts and both together.
+TEST_F(AttentionOnGpu, AgreesWithTheReferenceOverCodes) {
+  const std::vector<Rows> mixed = {{300, 1}, {0, 20}, {64, 2}, {0, 1}, {511, 1}, {100, 33}, {5, 0}};
+  const std::vector<Rows> prompts = {{0, 24}, {103, 26}, {63, 2}, {128, 49}, {1, 191}, {640, 70}};
+  for_each_cuda(attention_instances(), [&](const Instance<AttentionArgs>& row) {
+    for (const std::int32_t window : {0, 1, 128, 300}) {
+      for (const std::int32_t at : {0, 63, 64, 255, 256, 512, 1030}) {
+        expect_attended(row, {.window = window, .has_codes = true}, {{at, 1}});
+      }
+      expect_attended(
+          row, {.num_heads = 16, .num_kv_heads = 2, .window = window, .has_codes = true}, prompts);
+    }
+    for (const std::int32_t window : {0, 128}) {
+      expect_attended(
+          row, {.num_heads = 64, .num_kv_heads = 8, .window = window, .has_codes = true}, mixed);
+      expect_attended(row, {.num_heads = 16, .window = window, .has_codes = true}, mixed);
+      expect_attended(row, {.head_dim = 8, .page_size = 3, .window = window, .has_codes = true},
+                      mixed);
+      expect_attended(row, {.window = window, .dtype = DType::kF32, .has_codes = true}, mixed);
+      expect_attended(row, {.num_heads = 4, .num_kv_heads = 2, .window = window, .has_codes = true},
+                      {{0, 1100}});
     }
   });
 }
@@ -291,7 +350,9 @@ TEST_F(AttentionOnGpu, TakesMorePromptsThanALaunchDoes) {
 TEST_F(AttentionOnGpu, APromptDoesNotDependOnHowItIsCut) {
   for_each_cuda(attention_instances(), [](const Instance<AttentionArgs>& row) {
     for (const std::int32_t window : {0, 128}) {
-      Case input({.num_heads = 16, .num_kv_heads = 2, .window = window}, {{37, 400}});
+      const bool has_codes = !row.accepts(Case({}, {{0, 1}}).args());
+      Case input({.num_heads = 16, .num_kv_heads = 2, .window = window, .has_codes = has_codes},
+                 {{37, 400}});
       AttentionArgs args = input.args();
       ASSERT_TRUE(row.run(args, on_gpu()).ok());
       const std::vector<float> whole = input.out().floats(DType::kBF16);
@@ -317,7 +378,8 @@ TEST_F(AttentionOnGpu, APromptDoesNotDependOnHowItIsCut) {
 
 TEST_F(AttentionOnGpu, ARowOfItsOwnDoesNotDependOnTheBatchOrTheWaves) {
   for_each_cuda(attention_instances(), [](const Instance<AttentionArgs>& row) {
-    Case together({.num_kv_heads = 2}, {{900, 1}, {1500, 1}, {70, 1}});
+    const bool has_codes = !row.accepts(Case({}, {{0, 1}}).args());
+    Case together({.num_kv_heads = 2, .has_codes = has_codes}, {{900, 1}, {1500, 1}, {70, 1}});
     AttentionArgs args = together.args();
     ASSERT_TRUE(row.run(args, on_gpu()).ok());
     const std::vector<float> all = together.out().floats(DType::kBF16);
@@ -343,9 +405,11 @@ TEST_F(AttentionOnGpu, ARowOfItsOwnDoesNotDependOnTheBatchOrTheWaves) {
 TEST_F(AttentionOnGpu, GivesTheSameBitsEveryTime) {
   for_each_cuda(attention_instances(), [](const Instance<AttentionArgs>& row) {
     for (const std::int32_t window : {0, 128}) {
-      Case input({.num_heads = 64, .num_kv_heads = 8, .window = window},
+      const bool has_codes = !row.accepts(Case({}, {{0, 1}}).args());
+      Case input({.num_heads = 64, .num_kv_heads = 8, .window = window, .has_codes = has_codes},
                  {{700, 1}, {130, 40}, {1030, 1}});
       const AttentionArgs args = input.args();
+      ASSERT_TRUE(row.accepts(args));
       expect_same_bits_every_time(input.out(), [&] { ASSERT_TRUE(row.run(args, on_gpu()).ok()); });
     }
   });
@@ -353,7 +417,8 @@ TEST_F(AttentionOnGpu, GivesTheSameBitsEveryTime) {
 
 TEST_F(AttentionOnGpu, ASinkFarAboveTheScoresTakesAllWeight) {
   for_each_cuda(attention_instances(), [](const Instance<AttentionArgs>& row) {
-    Case input({}, {{300, 1}, {0, 4}});
+    const bool has_codes = !row.accepts(Case({}, {{0, 1}}).args());
+    Case input({.has_codes = has_codes}, {{300, 1}, {0, 4}});
     AttentionArgs args = input.args();
     const OnGpu sinks(std::vector<float>(8, 300.0F));
     args.sinks = sinks.data<float>();

@@ -22,11 +22,11 @@ std::string demo_folder() {
   return folder == nullptr ? NIBBLE_SOURCE_DIR "/models/demo" : folder;
 }
 
-std::unique_ptr<Model> load(KernelChoice kernels, bool is_dummy = false) {
+std::unique_ptr<Model> load(KernelChoice kernels, bool is_dummy = false, bool has_codes = false) {
   // Random routers have near ties, which bf16 would decide otherwise here and there.
   const DType dtype = is_dummy ? DType::kF32 : DType::kBF16;
   const ModelOptions options{.activation = dtype,
-                             .kv_dtype = dtype,
+                             .kv_dtype = has_codes ? DType::kE4M3 : dtype,
                              .kernels = kernels,
                              .max_batch_tokens = kRows,
                              .max_logit_rows = 1,
@@ -108,6 +108,13 @@ void expect_agreement(Model* cpu, Model* cuda) {
 
 TEST_F(ModelOnGpu, AgreesWithTheProcessorOnAPromptAndOnReplayedSteps) {
   expect_agreement(load(KernelChoice::kCpu).get(), load(KernelChoice::kCuda).get());
+}
+
+// Rounded to codes from values that differ by a bf16 rounding, which moves one code in thirty by a
+// unit: far below kBound.
+TEST_F(ModelOnGpu, AgreesWithTheProcessorOverACacheOfCodes) {
+  expect_agreement(load(KernelChoice::kCpu, false, true).get(),
+                   load(KernelChoice::kCuda, false, true).get());
 }
 
 // Weights are made in each place. Expert tiles: RandomOnGpu, and `nibble verify` by blocks.

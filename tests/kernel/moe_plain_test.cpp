@@ -105,5 +105,25 @@ TEST_F(MoeRowsOnGpu, AgreeWithTheDecodedWeights) {
   });
 }
 
+TEST_F(MoeRowsOnGpu, GiveTheSameBitsEveryTime) {
+  for_each_cuda(moe_instances(), [&](const Instance<MoeArgs>& row) {
+    for (const ExpertForm form : {ExpertForm::kMxfp4, ExpertForm::kBf16}) {
+      GpuCase gpu_case({.tokens = 5,
+                        .hidden = 320,
+                        .intermediate = 192,
+                        .experts = 16,
+                        .top_k = 4,
+                        .form = form},
+                       DType::kBF16);
+      const MoeArgs args = gpu_case.args();
+      ASSERT_TRUE(row.accepts(args));
+      expect_same_bits_every_time(gpu_case.out, [&] {
+        gpu_case.reset();  // results are added
+        ASSERT_TRUE(row.run(args, on_gpu()).ok());
+      });
+    }
+  });
+}
+
 }  // namespace
 }  // namespace nibble::kernels

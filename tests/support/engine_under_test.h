@@ -16,6 +16,7 @@ namespace nibble::testing_support {
 
 struct EngineSetup {
   DType activation = DType::kF32;
+  DType cache = DType::kBool;  // kBool: as activations
   bool int8_experts = false;
   model::KernelChoice kernels = model::KernelChoice::kCpu;
   std::int32_t max_batch_tokens = 512;
@@ -46,16 +47,17 @@ inline std::unique_ptr<engine::TokenEngine> make_engine(const std::string& folde
                                                  : (setup.max_tokens + setup.page_size - 1) /
                                                        setup.page_size * setup.max_num_seqs;
   limits.num_pages[1] = engine::window_pages(limits) + limits.num_pages[0];
-  model::ModelOptions options{.activation = setup.activation,
-                              .kv_dtype = setup.activation,
-                              .int8_experts = setup.int8_experts,
-                              .kernels = setup.kernels,
-                              .num_threads = 2,
-                              .max_batch_tokens = setup.max_batch_tokens,
-                              .max_logit_rows = setup.max_logit_rows,
-                              .max_position = setup.max_tokens,
-                              .page_size = setup.page_size,
-                              .num_pages = {limits.num_pages[0], limits.num_pages[1]}};
+  model::ModelOptions options{
+      .activation = setup.activation,
+      .kv_dtype = setup.cache == DType::kBool ? setup.activation : setup.cache,
+      .int8_experts = setup.int8_experts,
+      .kernels = setup.kernels,
+      .num_threads = 2,
+      .max_batch_tokens = setup.max_batch_tokens,
+      .max_logit_rows = setup.max_logit_rows,
+      .max_position = setup.max_tokens,
+      .page_size = setup.page_size,
+      .num_pages = {limits.num_pages[0], limits.num_pages[1]}};
   auto model = model::load_model(folder, options);
   if (!model) {
     ADD_FAILURE() << model.error().message();

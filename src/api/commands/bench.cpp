@@ -150,10 +150,12 @@ Result<BenchRow> measure(const BenchTest& test, const BenchOptions& options, con
   row.test = test;
   row.cpu_info = subject.machine.cpu_name;
   row.activation = activation_name(options.activation);
+  const DType cache = cache_dtype(options.activation, options.kv_cache);
+  row.kv_cache = cache_name(cache);
   row.is_full = options.is_full;
   row.test_time = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   const BenchCost cost = cost_of(timed_steps(test), subject.source.config, subject.token,
-                                 dtype_bits(stored_dtype(options.activation)) / 8);
+                                 model::cache_elem_bytes(subject.source.config, cache));
   row.bytes_per_token = cost.bytes / static_cast<double>(test.num_tokens());
   row.flops_per_token = cost.flops / static_cast<double>(test.num_tokens());
   NIBBLE_RETURN_IF_ERROR(runner.prepare(test));
@@ -224,7 +226,7 @@ bool is_same_test(const BenchTest& a, const BenchTest& b) {
 bool is_same_work(const BenchBaseline& baseline, const BenchRow& row, const std::string& model) {
   return baseline.model == model && is_same_test(baseline.test, row.test) &&
          baseline.backend == row.backend() && baseline.activation == row.activation &&
-         baseline.is_full == row.is_full;
+         baseline.kv_cache == row.kv_cache && baseline.is_full == row.is_full;
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ struct BenchOptions {
   std::vector<std::int32_t> n_threads = {0};
   std::int32_t repetitions = 5;
   Activation activation = Activation::kBf16;
+  KvCacheType kv_cache = KvCacheType::kAuto;
   DeviceChoice device = DeviceChoice::kAuto;
   bool use_persistent_decode = false;  // on a GPU: EngineOptions::use_persistent_decode
   bool has_warmup = true;
@@ -76,6 +77,7 @@ struct BenchRow {
   bool is_on_gpu() const { return device.rfind("cuda", 0) == 0; }
   const char* backend() const { return is_on_gpu() ? "CUDA" : "CPU"; }
   std::string activation;  // "bf16", "f32" or "int8"
+  std::string kv_cache;    // "bf16", "f32" or "fp8"
   bool is_full = false;
   std::string test_time;  // "2026-12-01T02:34:53Z"
   std::vector<std::int64_t> samples_ns;
@@ -116,6 +118,7 @@ struct BenchBaseline {
   BenchTest test;
   std::string backend;     // BenchRow::backend()
   std::string activation;  // BenchRow::activation
+  std::string kv_cache;    // BenchRow::kv_cache
   bool is_full = false;
   double avg_ts = 0.0;
   double stddev_ts = 0.0;

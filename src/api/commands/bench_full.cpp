@@ -82,7 +82,7 @@ Status FullRunner::prepare(const BenchTest& test) {
   limits.num_pages[static_cast<int>(model::CacheGroup::kFull)] = test.streams * pages;
   limits.num_pages[static_cast<int>(model::CacheGroup::kWindow)] = engine::window_pages(limits);
   model::ModelOptions wanted{.activation = dtype,
-                             .kv_dtype = dtype,
+                             .kv_dtype = cache_dtype(options_.activation, options_.kv_cache),
                              .int8_experts = options_.activation == Activation::kInt8,
                              .kernels = kernels_,
                              .decode = options_.use_persistent_decode

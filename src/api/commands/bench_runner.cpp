@@ -132,7 +132,7 @@ Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& option
                                                       const ModelSource& source) {
   const DType dtype = stored_dtype(options.activation);
   model::ModelOptions wanted{.activation = dtype,
-                             .kv_dtype = dtype,
+                             .kv_dtype = cache_dtype(options.activation, options.kv_cache),
                              .int8_experts = options.activation == Activation::kInt8,
                              .kernels = kernels,
                              .decode = options.use_persistent_decode

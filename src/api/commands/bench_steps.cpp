@@ -77,7 +77,7 @@ std::int64_t pairs(const StepSlice& slice, std::int32_t window) {
   return count;
 }
 
-void add_attention(const StepSlice& slice, const model::ModelConfig& config, std::int32_t kv_bytes,
+void add_attention(const StepSlice& slice, const model::ModelConfig& config, double kv_bytes,
                    BenchCost& cost) {
   const auto windows =
       std::count(config.is_window_layer.begin(), config.is_window_layer.end(), true);
@@ -169,7 +169,7 @@ double expected_experts(std::int32_t num_experts, std::int32_t top_k, std::int64
 }
 
 BenchCost cost_of(const std::vector<BenchStep>& steps, const model::ModelConfig& config,
-                  const TokenCost& token, std::int32_t kv_bytes) {
+                  const TokenCost& token, double kv_bytes) {
   BenchCost cost;
   const double head_flops = static_cast<double>(token.head_bytes);  // 2 for each bf16 of 2 bytes
   const double row_flops = static_cast<double>(token.flops) - head_flops;

@@ -45,8 +45,8 @@ struct BenchCost {
   double bytes = 0.0;  // read at least: weights in use once a step, keys and values once a sequence
   double flops = 0.0;  // products and attention
 };
-// `kv_bytes`: of one cached number.
+// `kv_bytes`: of one cached number, its part of a scale included.
 BenchCost cost_of(const std::vector<BenchStep>& steps, const model::ModelConfig& config,
-                  const TokenCost& token, std::int32_t kv_bytes);
+                  const TokenCost& token, double kv_bytes);
 
 }  // namespace nibble::commands

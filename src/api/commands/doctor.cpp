@@ -6,13 +6,16 @@
 #include <utility>
 
 #include "api/commands/presets.h"
+#include "api/device_choice.h"
 #include "api/memory_fit.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "kernels/probe/device_probe.h"
 #include "kernels/probe/probe.h"
 #include "model/config.h"
 #include "model/tensor_list.h"
+#include "tensor/device.h"
 #include "tensor/machine_facts.h"
 #include "weights/checkpoint.h"
 
@@ -55,6 +58,24 @@ DoctorRates measure(const MachineFacts& machine, std::int32_t num_threads) {
   return rates;
 }
 
+// Of the first GPU, over more than its caches hold. A rate that cannot be measured stays 0.
+DoctorGpu measure_gpu() {
+  constexpr std::int64_t kBytes = std::int64_t{1} << 30;
+  DoctorGpu gpu;
+  const Result<std::unique_ptr<Device>> device = open_cuda(0);
+  if (!device) {
+    gpu.reason = device.error().message();
+    return gpu;
+  }
+  const auto keep = [&](const Result<double>& rate) {
+    gpu.reason = rate ? gpu.reason : rate.error().message();
+    return rate ? *rate : 0.0;
+  };
+  gpu.read = keep(kernels::device_read_bandwidth(**device, kBytes));
+  gpu.bf16 = keep(kernels::device_bf16_peak(**device));
+  return gpu;
+}
+
 struct Shape {
   model::ModelConfig config;
   std::int64_t weight_bytes = 0;
@@ -94,7 +115,8 @@ std::int64_t layer_expert_bytes(const model::ModelConfig& config, model::ExpertF
   return model::expert_bytes(elems, experts) + biases * kBf16Bytes;
 }
 
-void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport& report) {
+void add_offload(const DoctorOptions& options, const Shape& shape, std::int64_t host_bytes,
+                 DoctorReport& report) {
   const DoctorModel& model = *report.model;
   const std::int32_t max_model_len =
       options.max_model_len > 0 ? std::min(options.max_model_len, shape.config.max_position)
@@ -115,7 +137,7 @@ void add_offload(const DoctorOptions& options, const Shape& shape, DoctorReport&
                     .token_expert_bytes = model.token.expert_bytes,
                     .token_other_bytes = model.token.attention_bytes + model.token.head_bytes,
                     .gpu_bytes = gpu_bytes,
-                    .host_bytes = model.available_bytes,
+                    .host_bytes = host_bytes,
                     .gpu_rate = options.gpu_rate,
                     .host_rate = report.rates.read.all_cores},
                    *options.n_cpu_moe);
@@ -155,26 +177,26 @@ std::int64_t cache_bytes(const model::ModelConfig& config, std::int32_t max_mode
   return tokens * token_bytes;
 }
 
-void judge_fit(DoctorModel& model, const model::ModelConfig& config, std::int32_t max_model_len) {
-  EngineOptions options;
-  options.max_model_len = max_model_len;
+void judge_fit(DoctorModel& model, const model::ModelConfig& config, const DoctorOptions& options,
+               MemoryOf memory) {
+  const EngineOptions engine{.kv_cache = options.kv_cache,
+                             .max_model_len = options.max_model_len,
+                             .max_num_seqs = options.max_num_seqs,
+                             .max_batch_tokens = options.max_batch_tokens};
   const Result<EnginePlan> plan =
-      plan_engine(options, config, model.weight_bytes, model.available_bytes);
+      plan_engine(engine, config, model.weight_bytes, model.available_bytes, memory);
   model.fits = plan.has_value();
   if (!model.fits) {
     model.refusal = plan.error().message();
     return;
   }
   model.max_model_len = plan->model.max_position;
-  for (const model::CacheGroup group : {model::CacheGroup::kFull, model::CacheGroup::kWindow}) {
-    model.cache_bytes += plan->model.num_pages[static_cast<int>(group)] *
-                         model::page_bytes(config, plan->model, group);
-  }
+  model.memory = plan->memory;
+  model.cache_bytes = plan->memory.cache_bytes;
 }
 
-void predict(DoctorModel& model, const DoctorRates& rates) {
-  const double peak = std::max(rates.bf16.all_cores, rates.f32.all_cores);
-  const double by_memory = rates.read.all_cores / static_cast<double>(model.token.bytes());
+void predict(DoctorModel& model, double read, double peak) {
+  const double by_memory = read / static_cast<double>(model.token.bytes());
   const double by_arithmetic = peak / static_cast<double>(model.token.flops);
   const bool is_arithmetic = peak > 0.0 && by_arithmetic < by_memory;
   model.tokens_per_second = is_arithmetic ? by_arithmetic : by_memory;
@@ -187,20 +209,31 @@ Result<DoctorReport> doctor(const DoctorOptions& options) {
   if (!options.model.empty()) {
     NIBBLE_ASSIGN_OR_RETURN(shape, shape_of(options.model));
   }
+  NIBBLE_ASSIGN_OR_RETURN(const ChosenDevice device, choose_device(options.device));
+  report.device = device.reason;
+  report.is_on_gpu = device.kernels == model::KernelChoice::kCuda;
   report.capabilities = capabilities();
   MachineFacts machine;
   probe_host(machine);
   report.rates = measure(machine, options.num_threads);
+  if (report.is_on_gpu) {
+    report.gpu = measure_gpu();
+  }
   if (!options.model.empty()) {
     DoctorModel& model = report.model.emplace();
     model.name = options.model;
     model.token = token_cost(shape.config, shape.experts);
     model.weight_bytes = shape.weight_bytes;
-    model.available_bytes = machine.available_bytes;
-    judge_fit(model, shape.config, options.max_model_len);
-    predict(model, report.rates);
+    model.available_bytes = report.is_on_gpu ? device.free_bytes : machine.available_bytes;
+    judge_fit(model, shape.config, options, report.is_on_gpu ? MemoryOf::kDevice : MemoryOf::kHost);
+    if (report.gpu) {
+      predict(model, report.gpu->read, report.gpu->bf16);
+    } else {
+      predict(model, report.rates.read.all_cores,
+              std::max(report.rates.bf16.all_cores, report.rates.f32.all_cores));
+    }
     if (options.n_cpu_moe.has_value()) {
-      add_offload(options, shape, report);
+      add_offload(options, shape, machine.available_bytes, report);
     }
   }
   return report;

@@ -79,7 +79,7 @@ Result<std::unique_ptr<Model>> load(const VerifyOptions& options, const ModelSou
   const DType activation = stored_dtype(options.activation);
   const std::int32_t pages = (num_rows + kPageSize - 1) / kPageSize;
   return source.load({.activation = activation,
-                      .kv_dtype = activation,
+                      .kv_dtype = cache_dtype(options.activation, options.kv_cache),
                       .int8_experts = options.activation == Activation::kInt8,
                       .kernels = kernels,
                       .num_threads = options.num_threads,
@@ -133,6 +133,7 @@ Result<VerifyReport> verify(const VerifyOptions& options,
   std::vector<float> logits(ids.size() * static_cast<std::size_t>(config.vocab));
   VerifyReport report{.device = device.reason,
                       .activation = activation_name(options.activation),
+                      .kv_cache = cache_name(cache_dtype(options.activation, options.kv_cache)),
                       .num_tokens = num_rows,
                       .bound = relative_bound(config, options.activation)};
 

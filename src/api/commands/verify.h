@@ -18,6 +18,7 @@ struct VerifyOptions {
   std::int32_t num_tokens = 16;
   std::uint64_t seed = 0;
   Activation activation = Activation::kBf16;
+  KvCacheType kv_cache = KvCacheType::kAuto;
   DeviceChoice device = DeviceChoice::kAuto;
   std::int32_t num_threads = 0;
 };
@@ -36,6 +37,7 @@ struct VerifyRow {
 struct VerifyReport {
   std::string device;      // where the tested kernels ran, and why
   std::string activation;  // "bf16", "f32" or "int8"
+  std::string kv_cache;    // "bf16", "f32" or "fp8"
   std::int32_t num_tokens = 0;
   double bound = 0.0;  // on relative_difference; docs/numerics.md derives it
   std::vector<VerifyRow> rows;

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "kernels/attention/attention_cpu.h"
 #include "kernels/attention/attention_plan.h"
-#include "kernels/common/element.h"
+#include "kernels/common/cache_rows.h"
 #include "kernels/common/parallel.h"
 
 namespace nibble::kernels {
@@ -40,9 +40,13 @@ Status validate(const AttentionArgs& args) {
                  "got {}, {}, {}",
                  args.head_dim, args.page_size, args.window);
   }
-  if (!is_activation_dtype(args.q_dtype) || !is_activation_dtype(args.kv_dtype)) {
-    return error(Code::kUnsupported, "attention: want f32 or bf16, got q {} and kv {}",
+  if (!is_activation_dtype(args.q_dtype) || !is_cache_dtype(args.kv_dtype)) {
+    return error(Code::kUnsupported,
+                 "attention: want q of f32 or bf16 and a cache of f32, bf16 or e4m3, got {} and {}",
                  dtype_name(args.q_dtype), dtype_name(args.kv_dtype));
+  }
+  if (args.kv_dtype == DType::kE4M3 && (args.k_scales == nullptr || args.v_scales == nullptr)) {
+    return error(Code::kInvalidArgument, "attention: want scales with a cache of e4m3, got none");
   }
   return {};
 }
@@ -73,8 +77,10 @@ std::int64_t attention_workspace_bytes(const AttentionArgs& args, std::int32_t n
 }
 
 std::int64_t attention_bytes(const AttentionArgs& args) {
+  const std::int64_t scale_bytes = args.kv_dtype == DType::kE4M3 ? 1 : 0;
   const std::int64_t kv_row =
-      std::int64_t{args.num_kv_heads} * args.head_dim * dtype_bits(args.kv_dtype) / 8;
+      args.num_kv_heads *
+      (std::int64_t{args.head_dim} * dtype_bits(args.kv_dtype) / 8 + scale_bytes);
   const std::int64_t q_row =
       std::int64_t{args.num_heads} * args.head_dim * dtype_bits(args.q_dtype) / 8;
   std::int64_t bytes = 0;

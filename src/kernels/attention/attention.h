@@ -7,7 +7,8 @@
 // The sink has no value vector and is not scaled. Query head h reads kv head h / (num_heads /
 // num_kv_heads). Accumulation is fp32 (max, sum and output), in an order fixed by the position t
 // alone, so a row's bits do not depend on the chunking or on the batch. CUDA kernels keep that
-// apart for sequences of one row and of several: the two orders differ.
+// apart for sequences of one row and of several: the two orders differ. On a processor a cache of
+// kE4M3 gives the bits of one that holds its values in a wider type.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,11 @@ struct AttentionArgs {
   const void* q = nullptr;        // [rows, num_heads, head_dim] q_dtype
   const void* k_cache = nullptr;  // [num_pages, num_kv_heads, page_size, head_dim] kv_dtype
   const void* v_cache = nullptr;  // likewise
-  const float* sinks = nullptr;   // [num_heads] or null
-  void* out = nullptr;            // [rows, num_heads, head_dim] q_dtype
+  // [num_pages, num_kv_heads, page_size] ue8m0 (formats/e4m3_row.h), kE4M3 only.
+  const std::uint8_t* k_scales = nullptr;
+  const std::uint8_t* v_scales = nullptr;
+  const float* sinks = nullptr;  // [num_heads] or null
+  void* out = nullptr;           // [rows, num_heads, head_dim] q_dtype
   // On a GPU, `pages` point to device memory and `device_sequences` to the same sequences there.
   std::span<const AttentionSequence> sequences;
   const AttentionSequence* device_sequences = nullptr;
@@ -37,7 +41,7 @@ struct AttentionArgs {
   std::int32_t window = 0;  // keys seen, the current one included; 0: all
   float scale = 1.0F;
   DType q_dtype = DType::kF32;
-  DType kv_dtype = DType::kF32;
+  DType kv_dtype = DType::kF32;  // kF32, kBF16 or kE4M3
   // Scratch of at least attention_workspace_bytes(); 64-byte aligned.
   std::span<std::byte> workspace;
 };

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/common/element.h"
+#include "kernels/common/cache_rows.h"
 #include "kernels/common/highway_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -79,12 +79,38 @@ void load_queries(const QueryBlock& block, const Buffers& buffers) {
   }
 }
 
+// One layer's keys or values.
+struct Cache {
+  const void* elements = nullptr;
+  const std::uint8_t* scales = nullptr;  // of e4m3 alone
+};
+
 template <class T>
-HWY_INLINE void widen(const void* cache, std::int64_t at, std::int32_t elems, float* to) {
+HWY_INLINE void widen(const Cache& cache, std::int64_t row, std::int32_t elems, float* to) {
   const hn::CappedTag<float, 8> d;
-  const T* from = static_cast<const T*>(cache) + at;
+  const T* from = static_cast<const T*>(cache.elements) + row * elems;
   for (std::int32_t j = 0; j < elems; j += static_cast<std::int32_t>(hn::Lanes(d))) {
     hn::StoreU(load_f32(d, from + j), d, to + j);
+  }
+}
+
+struct E4m3 {};
+
+// A code's exponent and mantissa, moved to those of float32, are its value times 2^-120; both
+// products are exact. NaN is the scale's, never a code's.
+template <>
+HWY_INLINE void widen<E4m3>(const Cache& cache, std::int64_t row, std::int32_t elems, float* to) {
+  const hn::CappedTag<float, 8> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  const auto* from = static_cast<const std::uint8_t*>(cache.elements) + row * elems;
+  const auto scale = hn::Set(d, formats::ue8m0_to_f32(cache.scales[row]));
+  for (std::int32_t j = 0; j < elems; j += static_cast<std::int32_t>(hn::Lanes(d))) {
+    const auto code = hn::PromoteTo(du, hn::LoadU(d8, from + j));
+    const auto sign = hn::ShiftLeft<24>(hn::And(code, hn::Set(du, 0x80U)));
+    const auto magnitude = hn::ShiftLeft<20>(hn::And(code, hn::Set(du, 0x7FU)));
+    const auto value = hn::Mul(hn::BitCast(d, hn::Or(sign, magnitude)), hn::Set(d, 0x1p120F));
+    hn::StoreU(hn::Mul(value, scale), d, to + j);
   }
 }
 
@@ -96,12 +122,11 @@ void load_tile(const QueryBlock& block, TileSpan span, const Buffers& buffers) {
   for (std::int32_t i = span.begin; i < span.end; ++i) {
     const std::int32_t position = span.start + i;
     const std::int64_t page = sequence.pages[position / args.page_size - sequence.first_page];
-    const std::int64_t at =
-        ((page * args.num_kv_heads + block.kv_head) * args.page_size + position % args.page_size) *
-        args.head_dim;
+    const std::int64_t row = cache_row(page, args.num_kv_heads, block.kv_head, args.page_size,
+                                       position % args.page_size);
     const std::int64_t to = std::int64_t{i} * args.head_dim;
-    widen<T>(args.k_cache, at, args.head_dim, buffers.keys + to);
-    widen<T>(args.v_cache, at, args.head_dim, buffers.values + to);
+    widen<T>({args.k_cache, args.k_scales}, row, args.head_dim, buffers.keys + to);
+    widen<T>({args.v_cache, args.v_scales}, row, args.head_dim, buffers.values + to);
   }
 }
 
@@ -258,6 +283,8 @@ void attend_chunk(const QueryBlock& block, std::int32_t chunk, float* scratch, f
     const TileSpan span = {start, std::max(begin - start, 0), std::min(end - start, kTileKeys)};
     if (args.kv_dtype == DType::kF32) {
       load_tile<float>(block, span, buffers);
+    } else if (args.kv_dtype == DType::kE4M3) {
+      load_tile<E4m3>(block, span, buffers);
     } else {
       load_tile<formats::Bf16>(block, span, buffers);
     }

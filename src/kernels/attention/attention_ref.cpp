@@ -3,16 +3,15 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
-#include "kernels/common/element.h"
+#include "kernels/common/cache_rows.h"
 
 namespace nibble::kernels {
 namespace {
 
-std::int64_t cache_offset(const AttentionArgs& args, const AttentionSequence& sequence,
-                          std::int32_t kv_head, std::int32_t position) {
+std::int64_t row_of(const AttentionArgs& args, const AttentionSequence& sequence,
+                    std::int32_t kv_head, std::int32_t position) {
   const std::int64_t page = sequence.pages[position / args.page_size - sequence.first_page];
-  return ((page * args.num_kv_heads + kv_head) * args.page_size + position % args.page_size) *
-         args.head_dim;
+  return cache_row(page, args.num_kv_heads, kv_head, args.page_size, position % args.page_size);
 }
 
 void attend(const AttentionArgs& args, const AttentionSequence& sequence, std::int32_t row,
@@ -25,11 +24,11 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, std::i
   std::vector<double> scores;
   double largest = args.sinks == nullptr ? -INFINITY : double{args.sinks[head]};
   for (std::int32_t key = first; key <= position; ++key) {
-    const std::int64_t from = cache_offset(args, sequence, kv_head, key);
+    const std::int64_t from = row_of(args, sequence, kv_head, key);
     double score = 0.0;
     for (std::int32_t j = 0; j < args.head_dim; ++j) {
       score += double{load_element(args.q, args.q_dtype, at + j)} *
-               load_element(args.k_cache, args.kv_dtype, from + j);
+               load_cache(args.k_cache, args.k_scales, args.kv_dtype, from, args.head_dim, j);
     }
     scores.push_back(score * args.scale);
     largest = std::max(largest, scores.back());
@@ -39,10 +38,10 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, std::i
   for (std::int32_t key = first; key <= position; ++key) {
     const double weight = std::exp(scores[static_cast<std::size_t>(key - first)] - largest);
     total += weight;
-    const std::int64_t from = cache_offset(args, sequence, kv_head, key);
+    const std::int64_t from = row_of(args, sequence, kv_head, key);
     for (std::int32_t j = 0; j < args.head_dim; ++j) {
       sum[static_cast<std::size_t>(j)] +=
-          weight * load_element(args.v_cache, args.kv_dtype, from + j);
+          weight * load_cache(args.v_cache, args.v_scales, args.kv_dtype, from, args.head_dim, j);
     }
   }
   for (std::int32_t j = 0; j < args.head_dim; ++j) {

@@ -1,7 +1,7 @@
 #include "kernels/rope/rope_store.h"
 
 #include "base/error.h"
-#include "kernels/common/element.h"
+#include "kernels/common/cache_rows.h"
 #include "kernels/rope/rope_store_cpu.h"
 
 namespace nibble::kernels {
@@ -31,9 +31,14 @@ Status validate(const RopeStoreArgs& args) {
                  "rows, head_dim {}, {} and {} heads, page_size {}",
                  args.rows, args.head_dim, args.num_heads, args.num_kv_heads, args.page_size);
   }
-  if (!is_activation_dtype(args.q_dtype) || !is_activation_dtype(args.kv_dtype)) {
-    return error(Code::kUnsupported, "rope_store: want f32 or bf16, got q {} and kv {}",
-                 dtype_name(args.q_dtype), dtype_name(args.kv_dtype));
+  if (!is_activation_dtype(args.q_dtype) || !is_cache_dtype(args.kv_dtype)) {
+    return error(
+        Code::kUnsupported,
+        "rope_store: want q of f32 or bf16 and a cache of f32, bf16 or e4m3, got {} and {}",
+        dtype_name(args.q_dtype), dtype_name(args.kv_dtype));
+  }
+  if (args.kv_dtype == DType::kE4M3 && (args.k_scales == nullptr || args.v_scales == nullptr)) {
+    return error(Code::kInvalidArgument, "rope_store: want scales with a cache of e4m3, got none");
   }
   return {};
 }

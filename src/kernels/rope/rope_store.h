@@ -10,8 +10,9 @@
 // model (docs/numerics.md says what that costs at long range).
 //
 // Cache layout of K and of V, one layer: [num_pages, num_kv_heads, page_size, head_dim] kv_dtype.
-// Slot s is row s % page_size of page s / page_size. A negative slot stores nothing (the row is
-// outside every window that is still to come, or padding).
+// With kE4M3 each row of head_dim codes has a scale of its own (formats/e4m3_row.h), chosen from
+// the row and stored with it. Slot s is row s % page_size of page s / page_size. A negative slot
+// stores nothing (the row is outside every window that is still to come, or padding).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,8 @@ struct RopeStoreArgs {
   void* q_out = nullptr;                    // [rows, num_heads, head_dim] q_dtype
   void* k_cache = nullptr;
   void* v_cache = nullptr;
+  std::uint8_t* k_scales = nullptr;  // [num_pages, num_kv_heads, page_size] ue8m0, kE4M3 only
+  std::uint8_t* v_scales = nullptr;  // likewise
   std::int32_t rows = 0;
   std::int32_t num_heads = 0;
   std::int32_t num_kv_heads = 0;
@@ -39,7 +42,7 @@ struct RopeStoreArgs {
   std::int32_t page_size = 0;
   float concentration = 1.0F;
   DType q_dtype = DType::kF32;   // kF32 or kBF16
-  DType kv_dtype = DType::kF32;  // kF32 or kBF16
+  DType kv_dtype = DType::kF32;  // kF32, kBF16 or kE4M3
 };
 
 Status rope_store(const RopeStoreArgs& args, const Exec& exec);

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/common/element.h"
+#include "kernels/common/cache_rows.h"
 #include "kernels/common/highway_targets.h"
 #include "kernels/common/parallel.h"
 
@@ -67,6 +67,23 @@ void store_kv(const RopeStoreArgs& args, const Angles& angles, std::int64_t slot
   }
 }
 
+// Turned in float32, then each row with its scale.
+void store_kv_e4m3(const RopeStoreArgs& args, const Angles& angles, std::int64_t slot,
+                   const float* k) {
+  HWY_ALIGN float turned[2 * kMaxHalf];
+  const auto head_dim = static_cast<std::size_t>(args.head_dim);
+  const float* v = k + std::int64_t{args.num_kv_heads} * args.head_dim;
+  for (std::int32_t head = 0; head < args.num_kv_heads; ++head) {
+    const std::int64_t row = cache_row(slot / args.page_size, args.num_kv_heads, head,
+                                       args.page_size, slot % args.page_size);
+    rotate(angles, k, args.head_dim / 2, turned);
+    store_cache(args.k_cache, args.k_scales, DType::kE4M3, row, {turned, head_dim});
+    store_cache(args.v_cache, args.v_scales, DType::kE4M3, row, {v, head_dim});
+    k += args.head_dim;
+    v += args.head_dim;
+  }
+}
+
 template <class T>
 void rotate_q(const RopeStoreArgs& args, const Angles& angles, std::int64_t row, const float* q) {
   const std::int64_t width = std::int64_t{args.num_heads} * args.head_dim;
@@ -92,6 +109,8 @@ void rope_store_rows(const RopeStoreArgs& args, Range rows) {
     }
     if (args.kv_dtype == DType::kF32) {
       store_kv<float>(args, angles, args.slots[row], qkv + q_width);
+    } else if (args.kv_dtype == DType::kE4M3) {
+      store_kv_e4m3(args, angles, args.slots[row], qkv + q_width);
     } else {
       store_kv<formats::Bf16>(args, angles, args.slots[row], qkv + q_width);
     }

@@ -1,12 +1,13 @@
 #include <cmath>
+#include <vector>
 
-#include "kernels/common/element.h"
+#include "kernels/common/cache_rows.h"
 #include "kernels/rope/rope_store.h"
 
 namespace nibble::kernels {
 namespace {
 
-// One head of one row.
+// One head of one row, in float32 or rounded.
 void rotate(const RopeStoreArgs& args, float position, const float* x, void* out, DType dtype,
             std::int64_t at) {
   const std::int32_t half = args.head_dim / 2;
@@ -26,15 +27,15 @@ void store_kv(const RopeStoreArgs& args, std::int32_t row, const float* k, const
     return;
   }
   const auto position = static_cast<float>(args.positions[row]);
+  const auto head_dim = static_cast<std::size_t>(args.head_dim);
+  std::vector<float> turned(head_dim);
   for (std::int32_t head = 0; head < args.num_kv_heads; ++head) {
-    const std::int64_t at = ((slot / args.page_size * args.num_kv_heads + head) * args.page_size +
-                             slot % args.page_size) *
-                            args.head_dim;
+    const std::int64_t to = cache_row(slot / args.page_size, args.num_kv_heads, head,
+                                      args.page_size, slot % args.page_size);
     const std::int64_t from = std::int64_t{head} * args.head_dim;
-    rotate(args, position, k + from, args.k_cache, args.kv_dtype, at);
-    for (std::int32_t j = 0; j < args.head_dim; ++j) {
-      store_element(args.v_cache, args.kv_dtype, at + j, v[from + j]);
-    }
+    rotate(args, position, k + from, turned.data(), DType::kF32, 0);
+    store_cache(args.k_cache, args.k_scales, args.kv_dtype, to, turned);
+    store_cache(args.v_cache, args.v_scales, args.kv_dtype, to, {v + from, head_dim});
   }
 }
 

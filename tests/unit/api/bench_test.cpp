@@ -188,6 +188,7 @@ BenchBaseline baseline(double avg, double deviation) {
           .test = row.test,
           .backend = row.backend(),
           .activation = row.activation,
+          .kv_cache = row.kv_cache,
           .is_full = row.is_full,
           .avg_ts = avg,
           .stddev_ts = deviation};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "api/commands/presets.h"
+#include "api/device_choice.h"
 #include "model/tensor_list.h"
 
 namespace nibble::commands {
@@ -48,12 +49,16 @@ TEST(Doctor, WindowLayersHoldNoMoreThanTheWindow) {
   EXPECT_EQ(cache_bytes(config, 1000), std::int64_t{12 * 1000 + 12 * 128} * token);
 }
 
-DoctorModel model_in(std::int64_t weights, std::int64_t available, std::int32_t max_model_len) {
+DoctorModel model_in(std::int64_t weights, std::int64_t available, const DoctorOptions& options,
+                     MemoryOf memory = MemoryOf::kHost) {
   DoctorModel model;
   model.weight_bytes = weights;
   model.available_bytes = available;
-  judge_fit(model, find_preset("gpt-oss-20b")->config, max_model_len);
+  judge_fit(model, find_preset("gpt-oss-20b")->config, options, memory);
   return model;
+}
+DoctorModel model_in(std::int64_t weights, std::int64_t available, std::int32_t max_model_len) {
+  return model_in(weights, available, DoctorOptions{.max_model_len = max_model_len});
 }
 
 // One token of the 12 full layers: key and value, 8 heads of 64, bf16.
@@ -75,22 +80,55 @@ TEST(Doctor, FitsAsTheEngineDecides) {
   EXPECT_FALSE(model_in(14 * kGiB, 14 * kGiB, 0).fits);
 }
 
+// The parts of a device's memory fill it but for less than a page, and are told apart.
+TEST(Doctor, PartsOfADeviceAddUpToWhatIsThere) {
+  for (const KvCacheType cache : {KvCacheType::kAuto, KvCacheType::kFp8}) {
+    const DoctorModel model = model_in(
+        14 * kGiB, 40 * kGiB, {.kv_cache = cache, .max_num_seqs = 64, .max_batch_tokens = 8192},
+        MemoryOf::kDevice);
+    ASSERT_TRUE(model.fits) << model.refusal;
+    EXPECT_EQ(model.memory.weight_bytes, 14 * kGiB);
+    EXPECT_EQ(model.memory.cache_bytes, model.cache_bytes);
+    EXPECT_GT(model.memory.step_bytes, kGiB);  // 8,192 rows
+    EXPECT_LE(model.memory.total_bytes(), 40 * kGiB);
+    EXPECT_GT(model.memory.total_bytes(), 39 * kGiB);
+  }
+  const DoctorModel host = model_in(14 * kGiB, 16 * kGiB, 4096);
+  EXPECT_EQ(host.memory.step_bytes, 0);
+  EXPECT_EQ(host.memory.reserve_bytes, kGiB);
+}
+
+TEST(Doctor, AnEightBitCacheMakesRoom) {
+  const DoctorOptions narrow{.kv_cache = KvCacheType::kFp8};
+  EXPECT_GT(model_in(14 * kGiB, 16 * kGiB, narrow).max_model_len,
+            1.9 * model_in(14 * kGiB, 16 * kGiB, 0).max_model_len);
+}
+
+TEST(Doctor, SaysWhereAModelIsComputed) {
+  const auto cpu = doctor({.num_threads = 1, .device = DeviceChoice::kCpu});
+  ASSERT_TRUE(cpu.has_value());
+  EXPECT_EQ(cpu->device, "cpu: asked for");
+  EXPECT_FALSE(cpu->is_on_gpu || cpu->gpu.has_value());
+  const auto chosen = choose_device(DeviceChoice::kCuda);
+  const auto cuda = doctor({.num_threads = 1, .device = DeviceChoice::kCuda});
+  ASSERT_EQ(cuda.has_value(), chosen.has_value());
+  if (!cuda) {
+    EXPECT_EQ(cuda.error().code(), Code::kUnsupported);
+    EXPECT_EQ(cuda.error().message(), chosen.error().message());
+  }
+}
+
 TEST(Doctor, TheTighterOfBandwidthAndArithmeticSetsTheSpeed) {
   DoctorModel model;
   model.token = {.expert_bytes = 50, .attention_bytes = 30, .head_bytes = 20, .flops = 400};
-  DoctorRates rates;
-  rates.read.all_cores = 1000.0;
-  rates.bf16.all_cores = 40000.0;
-  predict(model, rates);
+  predict(model, 1000.0, 40000.0);
   EXPECT_DOUBLE_EQ(model.tokens_per_second, 10.0);
   EXPECT_EQ(model.limit, "memory bandwidth");
-  rates.bf16.all_cores = 800.0;
-  predict(model, rates);
+  predict(model, 1000.0, 800.0);
   EXPECT_DOUBLE_EQ(model.tokens_per_second, 2.0);
   EXPECT_EQ(model.limit, "arithmetic");
-  rates.f32.all_cores = 1600.0;  // the faster unit does the work
-  predict(model, rates);
-  EXPECT_DOUBLE_EQ(model.tokens_per_second, 4.0);
+  predict(model, 1000.0, 0.0);  // nothing known
+  EXPECT_EQ(model.limit, "memory bandwidth");
 }
 
 TEST(Doctor, MeasuresThisMachineAndPricesACheckpoint) {

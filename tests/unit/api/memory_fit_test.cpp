@@ -130,6 +130,19 @@ TEST(MemoryFit, ActivationDecidesTheCacheAndRowsSufficeForEverySequence) {
   EXPECT_EQ(plan_engine({}, large(), 0, 900 * kGiB)->model.kv_dtype, DType::kBF16);
 }
 
+// A key of 64 channels: 65 bytes with its scale instead of 128.
+TEST(MemoryFit, AnEightBitCacheHoldsAlmostTwiceTheTokens) {
+  const EngineOptions options{.kv_cache = KvCacheType::kFp8};
+  const auto narrow = plan_engine(options, large(), 13 * kGiB, 15 * kGiB, MemoryOf::kDevice);
+  const auto wide = plan_engine({}, large(), 13 * kGiB, 15 * kGiB, MemoryOf::kDevice);
+  ASSERT_TRUE(narrow.has_value() && wide.has_value());
+  EXPECT_EQ(narrow->model.kv_dtype, DType::kE4M3);
+  EXPECT_EQ(page_bytes(large(), narrow->model, CacheGroup::kFull), 64 * 24576 * 65 / 128);
+  EXPECT_EQ(cache_elem_bytes(large(), DType::kE4M3), 65.0 / 64.0);
+  EXPECT_NEAR(narrow->model.max_position, wide->model.max_position * 128.0 / 65.0,
+              0.05 * wide->model.max_position);
+}
+
 TEST(MemoryFit, RefusesOptionsOutOfRange) {
   constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
   const EngineOptions bad[] = {

@@ -9,10 +9,10 @@ namespace {
 
 const std::string kTiny = std::string(NIBBLE_SOURCE_DIR) + "/tests/golden/tiny";
 
-VerifyReport verify_tiny(Activation activation) {
+VerifyReport verify_tiny(Activation activation, KvCacheType cache = KvCacheType::kAuto) {
   int passes = 0;
   const Result<VerifyReport> report =
-      verify({.model = kTiny, .num_tokens = 150, .activation = activation},
+      verify({.model = kTiny, .num_tokens = 150, .activation = activation, .kv_cache = cache},
              [&](std::int32_t done, std::int32_t total) {
                EXPECT_EQ(done, ++passes);
                EXPECT_EQ(total, 2);
@@ -45,6 +45,16 @@ TEST(Verify, KernelsOfThisMachineAreWithinTheBoundInEveryActivation) {
           << row.layer << ' ' << row.block << ' ' << row.relative_difference;
     }
   }
+}
+
+// Keys and values are rounded from float32 sums, which differ by so little that hardly a code does.
+TEST(Verify, ACacheOfCodesIsWithinTheBoundsOfItsActivation) {
+  for (const Activation activation : {Activation::kF32, Activation::kBf16}) {
+    const VerifyReport report = verify_tiny(activation, KvCacheType::kFp8);
+    EXPECT_EQ(report.kv_cache, "fp8");
+    EXPECT_TRUE(report.is_ok) << report.activation;
+  }
+  EXPECT_EQ(verify_tiny(Activation::kBf16).kv_cache, "bf16");
 }
 
 TEST(Verify, RefusesWhatCannotBeRun) {

@@ -42,6 +42,7 @@ TEST(Usage, EveryWrongLineIsOneLineAndExitTwo) {
       {{"run", "--reasoning-effort", "max"}, "want low or medium or high, found 'max'"},
       {{"run", "--current-date", "today"}, "want a date as YYYY-MM-DD, found 'today'"},
       {{"run", "--activation", "f16"}, "want bf16 or f32 or int8, found 'f16'"},
+      {{"run", "--kv-cache-dtype", "fp8_e5m2"}, "want auto or fp8 or fp8_e4m3, found 'fp8_e5m2'"},
       {{"run", "--ids", "1,x", "--raw"}, "--ids: want token ids such as 1,2,3, found 'x'"},
       {{"run", "--ids", "1", "-p", "x"}, "want either --ids or a text, found both"},
       {{"run", "-p", ""}, "want a prompt, found 0 bytes"},
@@ -167,6 +168,29 @@ TEST(ExitCodes, FollowTheFailureOfLoading) {
     EXPECT_EQ(ran.exit_code, exit_code);
     EXPECT_EQ(ran.err, "nibble run: the reason in two lines\n");
     EXPECT_EQ(ran.out, "");
+  }
+}
+
+// What is unsupported is the hardware's fault where the hardware lacks what was asked of it,
+// whatever the verb.
+TEST(ExitCodes, AMissingDeviceIsNotTheModelsFault) {
+  const Status no_gpu(Code::kUnsupported, "no GPU");
+  for (const bool is_missing : {true, false}) {
+    World world;
+    world.engine.device_status = is_missing ? no_gpu : Status();
+    world.engine.load_status = world.engine.bench_status = no_gpu;
+    world.engine.serve_outcome = {.end = server::ServeEnd::kFailed, .status = no_gpu};
+    for (const std::vector<std::string>& line :
+         {std::vector<std::string>{"run", "-p", "x", "--device", "cuda"},
+          {"run", "-p", "x", "--deterministic"},
+          {"score", "--ids", "1,2", "--device", "cuda"},
+          {"bench", "--device", "cuda"},
+          {"serve", "--deterministic"}}) {
+      const Ran ran = world.run(line);
+      EXPECT_EQ(ran.exit_code, is_missing ? 5 : 3) << line[0] << ' ' << ran.err;
+    }
+    world.engine.load_status = Status(Code::kCorrupt, "bytes");
+    EXPECT_EQ(world.run({"run", "-p", "x", "--device", "cuda"}).exit_code, 3);
   }
 }
 

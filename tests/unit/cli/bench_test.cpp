@@ -26,6 +26,7 @@ BenchRow measured(std::int32_t n_gen, std::int32_t n_depth) {
   row.rates = {.read = 4e9, .read_bytes = 1 << 20, .peak = 0.0, .peak_isa = ""};
   row.cpu_info = "a \"fast\" one";
   row.activation = "bf16";
+  row.kv_cache = "bf16";
   row.test_time = "2026-11-30T12:00:00Z";
   row.samples_ns = {10'000'000LL * n_gen, 3'333'334LL * n_gen};
   row.bytes_per_token = 1e7;
@@ -110,6 +111,23 @@ TEST(BenchVerb, NamesTheNumericsOfTheExperts) {
   const auto rows = nlohmann::json::parse(json.out);
   EXPECT_EQ(rows[0]["activation"], "int8");
   EXPECT_EQ(rows[0]["type_k"], "bf16");
+}
+
+TEST(BenchVerb, NamesTheCache) {
+  World world;
+  BenchRow row = measured(100, 0);
+  world.engine.bench_rows = {row};
+  EXPECT_THAT(world.run({"bench", world.folder()}).out, Not(HasSubstr("type_k")));
+  EXPECT_EQ(world.engine.benched.back().kv_cache, KvCacheType::kAuto);
+  row.kv_cache = "fp8";
+  world.engine.bench_rows = {row};
+  const Ran table = world.run({"bench", world.folder(), "--kv-cache-dtype", "fp8"});
+  EXPECT_EQ(world.engine.benched.back().kv_cache, KvCacheType::kFp8);
+  EXPECT_THAT(table.out, HasSubstr("| threads | type_k |"));
+  EXPECT_THAT(table.out, HasSubstr("|       2 | fp8    |"));
+  const Ran json = world.run({"bench", world.folder(), "-o", "json"});
+  EXPECT_EQ(nlohmann::json::parse(json.out)[0]["type_k"], "fp8");
+  EXPECT_EQ(nlohmann::json::parse(json.out)[0]["type_v"], "fp8");
 }
 
 TEST(BenchVerb, JsonHasLlamaBenchsFieldsAndOurs) {

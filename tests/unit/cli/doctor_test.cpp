@@ -54,6 +54,41 @@ TEST_F(Doctor, PrintsWhatIsThereWhatIsNotAndWhy) {
   EXPECT_EQ(world_.engine.diagnosed[0].model, "");
 }
 
+TEST_F(Doctor, PrintsAGpusLimitsAndItsMemoryByParts) {
+  give_model(true);
+  report().device = "cuda: a card, 5 of 6 bytes free";
+  report().is_on_gpu = true;
+  report().gpu = commands::DoctorGpu{.read = 4.4e12, .bf16 = 9.3e14};
+  report().model->memory = {.weight_bytes = 13'760'000'000,
+                            .cache_bytes = 2'000'000'000,
+                            .step_bytes = 300'000'000,
+                            .reserve_bytes = 500'000'000};
+  const Ran ran = world_.run({"doctor", "gpt-oss-20b", "--device", "cuda", "--kv-cache-dtype",
+                              "fp8", "--max-num-seqs", "64", "--max-num-batched-tokens", "8192"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("4400.0 GB/s"), HasSubstr("930000.0 GFLOP/s"),
+                             HasSubstr("a model is computed on cuda: a card, 5 of 6 bytes free"),
+                             HasSubstr("activations and logits")));
+  const commands::DoctorOptions& asked = world_.engine.diagnosed.at(0);
+  EXPECT_EQ(asked.device, DeviceChoice::kCuda);
+  EXPECT_EQ(asked.kv_cache, KvCacheType::kFp8);
+  EXPECT_EQ(asked.max_num_seqs, 64);
+  EXPECT_EQ(asked.max_batch_tokens, 8192);
+  const auto json = nlohmann::json::parse(world_.run({"doctor", "gpt-oss-20b", "--json"}).out);
+  EXPECT_EQ(json["model"]["memory"]["step"], 300'000'000);
+  EXPECT_EQ(json["model"]["memory"]["total"], 16'560'000'000);
+  EXPECT_EQ(json["gpu_rates"]["read_bytes_per_s"], 4.4e12);
+  EXPECT_EQ(json["device"], "cuda: a card, 5 of 6 bytes free");
+}
+
+TEST_F(Doctor, ADeviceThatIsNotThereIsFive) {
+  world_.engine.diagnosis = Status(Code::kUnsupported, "no GPU");
+  world_.engine.device_status = Status(Code::kUnsupported, "no GPU");
+  EXPECT_EQ(world_.run({"doctor", "--device", "cuda"}).exit_code, 5);
+  world_.engine.device_status = {};
+  EXPECT_EQ(world_.run({"doctor", "--device", "cuda"}).exit_code, 3) << "the model's fault";
+}
+
 TEST_F(Doctor, ExitsWithFiveWhenNothingCanRun) {
   report().capabilities.can_run = false;
   report().capabilities.explanation = "kernel family moe has no kernel that runs here";

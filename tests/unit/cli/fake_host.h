@@ -34,6 +34,7 @@ struct FakeEngine {
   commands::QuantizeReport conversion;
   std::vector<commands::BenchRow> bench_rows;
   Status bench_status;
+  Status device_status;  // of what was asked of the hardware
   server::ServeOutcome serve_outcome;
   server::BatchOutcome batch_outcome;
   std::vector<server::BatchProgress> batch_steps;  // told before the end
@@ -214,6 +215,7 @@ class World {
               engine.diagnosed.push_back(options);
               return engine.diagnosis;
             },
+        .check_device = [this](DeviceChoice, bool) { return engine.device_status; },
         .quantize =
             [this](const commands::QuantizeOptions& options,
                    const commands::QuantizeProgress& progress) -> Result<commands::QuantizeReport> {

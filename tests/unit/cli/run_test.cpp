@@ -18,6 +18,17 @@ const ChatPrompt& chat_of(const World& world) {
   return std::get<ChatPrompt>(world.engine.requests.back().prompt);
 }
 
+TEST(Run, KnowsTheCachesByName) {
+  for (const auto& [name, cache] : {std::pair{"auto", KvCacheType::kAuto},
+                                    {"fp8", KvCacheType::kFp8},
+                                    {"fp8_e4m3", KvCacheType::kFp8}}) {
+    World world;
+    ASSERT_EQ(world.run({"run", world.folder(), "--kv-cache-dtype", name, "-p", "Hi"}).exit_code,
+              0);
+    EXPECT_EQ(world.engine.loads.at(0).kv_cache, cache) << name;
+  }
+}
+
 TEST(Run, KnowsTheActivationsByName) {
   for (const auto& [name, activation] : {std::pair{"bf16", Activation::kBf16},
                                          {"f32", Activation::kF32},

@@ -227,7 +227,7 @@ TEST(RopeStore, RefusesWhatItCannotDo) {
   bad.rows = -1;
   EXPECT_EQ(rope_store(bad, exec).code(), Code::kInvalidArgument);
   bad = out.args;
-  bad.kv_dtype = DType::kE4M3;
+  bad.kv_dtype = DType::kF16;
   EXPECT_EQ(rope_store(bad, exec).code(), Code::kUnsupported);
 }
 

@@ -76,7 +76,7 @@ __device__ __forceinline__ int folded_query(int i) {
 }
 
 // Chunks [first, first + count) of at most kAtOnce into `folded`.
-template <int kPasses, int kAtOnce>
+template <typename Kv, int kPasses, int kAtOnce>
 __device__ __forceinline__ void attend_chunks(const AttentionParams& params,
                                               const SequenceRange& sequence, int kv_head,
                                               ChunkRange chunks, DecodeShared<kAtOnce>& shared,
@@ -88,7 +88,7 @@ __device__ __forceinline__ void attend_chunks(const AttentionParams& params,
   TileState state;
   if (key <= position && key + kSegmentKeys > begin &&
       key / kChunkKeys < chunks.first + chunks.count) {
-    attend_segment(params, sequence, kv_head, queries, key, begin, position + 1, false, state);
+    attend_segment<Kv>(params, sequence, kv_head, queries, key, begin, position + 1, false, state);
   }
   finish_totals(state);
   share_state<kAtOnce>(state, shared);
@@ -112,8 +112,9 @@ __device__ __forceinline__ void attend_chunks(const AttentionParams& params,
   }
 }
 
-// kQueries: at least the heads of a group. kAtOnce is params.chunks_per_block.
-template <int kQueries, int kAtOnce>
+// Kv: __nv_bfloat16 or E4m3. kQueries: at least the heads of a group. kAtOnce is
+// params.chunks_per_block.
+template <typename Kv, int kQueries, int kAtOnce>
 __global__ void __launch_bounds__(32 * kDecodeWarps * kAtOnce)
     attention_decode(const AttentionParams params) {
   static_assert(32 * kDecodeWarps == 2 * kTileHeadDim, "a thread for each channel of two queries");
@@ -131,9 +132,9 @@ __global__ void __launch_bounds__(32 * kDecodeWarps * kAtOnce)
     return;
   }
   Folded folded[kPasses];
-  attend_chunks<kPasses, kAtOnce>(params, sequence, kv_head,
-                                  {all.first + begin, min(kAtOnce, all.count - begin)}, shared,
-                                  folded);
+  attend_chunks<Kv, kPasses, kAtOnce>(params, sequence, kv_head,
+                                      {all.first + begin, min(kAtOnce, all.count - begin)}, shared,
+                                      folded);
   griddepcontrol_launch_dependents();
   const int group = params.num_heads / params.num_kv_heads;
   const int channel = static_cast<int>(threadIdx.x) % kTileHeadDim;
@@ -164,7 +165,9 @@ __global__ void __launch_bounds__(32 * kDecodeWarps * kAtOnce)
 
 // Folds the chunks of each sequence and head; a thread for each channel. Blocks of the kernel
 // before took one chunk each.
-__global__ void __launch_bounds__(kTileHeadDim) attention_fold(const AttentionParams params) {
+template <int kThreads>
+__global__ void __launch_bounds__(kThreads) attention_fold(const AttentionParams params) {
+  static_assert(kThreads == kTileHeadDim, "a thread for each channel");
   griddepcontrol_wait();
   const SequenceRange sequence = params.sequences[blockIdx.y];
   if (sequence.num_rows != 1) {

@@ -18,6 +18,8 @@ struct AttentionParams {
   const void* q;
   const void* k_cache;
   const void* v_cache;
+  const std::uint8_t* k_scales;  // of e4m3 alone
+  const std::uint8_t* v_scales;
   const float* sinks;  // null: none
   void* out;
   const SequenceRange* sequences;

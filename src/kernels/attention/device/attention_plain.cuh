@@ -1,9 +1,12 @@
 // Attention in float32 arithmetic for every head_dim and dtype: a warp for each row and head. Keys
-// are taken 32 at a time, one a lane, and then their values channel by channel.
+// are taken 32 at a time, one a lane, and then their values channel by channel. A row's scale, of
+// e4m3 alone, is applied to its score and to its weight: a power of two, so exactly.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "kernels/attention/device/attention_cache.cuh"
 #include "kernels/attention/device/attention_params.cuh"
 #include "kernels/common/element.cuh"
 #include "kernels/common/ptx_grid.cuh"
@@ -22,13 +25,19 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-template <typename Kv>
-__device__ __forceinline__ std::int64_t cache_at(const AttentionParams& params,
-                                                 const SequenceRange& sequence, int kv_head,
-                                                 int key) {
+__device__ __forceinline__ std::int64_t cache_row(const AttentionParams& params,
+                                                  const SequenceRange& sequence, int kv_head,
+                                                  int key) {
   const std::int64_t page = sequence.pages[key / params.page_size - sequence.first_page];
-  return ((page * params.num_kv_heads + kv_head) * params.page_size + key % params.page_size) *
-         params.head_dim;
+  return (page * params.num_kv_heads + kv_head) * params.page_size + key % params.page_size;
+}
+
+template <typename Kv>
+__device__ __forceinline__ float row_scale(const std::uint8_t* scales, std::int64_t row) {
+  if constexpr (std::is_same_v<Kv, E4m3>) {
+    return formats::ue8m0_to_f32(scales[row]);
+  }
+  return 1.0F;
 }
 
 template <typename Q, typename Kv>
@@ -67,9 +76,12 @@ __global__ void __launch_bounds__(32 * kPlainAttentionWarps)
     const int key = base + lane;
     float score = -infinity;
     std::int64_t from = 0;
+    float value_scale = 1.0F;
     if (key <= position) {
-      from = cache_at<Kv>(params, sequence, kv_head, key);
-      score = score_key(params, q, k_cache + from);
+      const std::int64_t there = cache_row(params, sequence, kv_head, key);
+      from = there * params.head_dim;
+      score = score_key(params, q, k_cache + from) * row_scale<Kv>(params.k_scales, there);
+      value_scale = row_scale<Kv>(params.v_scales, there);
     }
     const float next = fmaxf(largest, warp_max(score));
     const float correction = expf(largest - next);
@@ -82,7 +94,7 @@ __global__ void __launch_bounds__(32 * kPlainAttentionWarps)
     }
     const int count = min(32, position - base + 1);
     for (int other = 0; other < count; ++other) {
-      const float w = __shfl_sync(0xFFFFFFFFU, weight, other);
+      const float w = __shfl_sync(0xFFFFFFFFU, weight * value_scale, other);
       const std::int64_t there = __shfl_sync(0xFFFFFFFFU, from, other);
 #pragma unroll
       for (int i = 0; i < kChannelsPerLane; ++i) {

@@ -2,8 +2,8 @@
 //
 // Persistent blocks walk tiles of queries (attention_prefill_tiles.cuh). Four warps load: a tile's
 // queries, and its keys and values in steps of kKeys, with cp.async into a ring of swizzled shared
-// memory; keys that no query sees become zeros without being read. Three warpgroups multiply, 64
-// queries each against the same keys:
+// memory (codes of e4m3 through registers, where they become bf16); keys that no query sees become
+// zeros without being read. Three warpgroups multiply, 64 queries each against the same keys:
 //
 //   scores   queries (64 x 64) . keys^T (64 x kKeys): both from shared memory
 //   values   weights (64 x kKeys) . values (kKeys x 64): the sums of the scores are already

@@ -4,6 +4,7 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/attention/device/attention_prefill_tiles.cuh"
 #include "kernels/attention/device/attention_tile.cuh"
@@ -12,8 +13,10 @@
 
 namespace nibble::kernels::device {
 
-template <int kKeysOf, int kStagesOf, int kLagOf, bool kIsWindowOf>
+template <int kKeysOf, int kStagesOf, int kLagOf, bool kIsWindowOf, typename KvOf = __nv_bfloat16>
 struct PrefillConfig {
+  using Kv = KvOf;  // of the cache: __nv_bfloat16 or E4m3
+  static constexpr bool kHasCodes = std::is_same_v<Kv, E4m3>;
   static constexpr int kKeys = kKeysOf;      // of a step
   static constexpr int kStages = kStagesOf;  // of the ring
   // Steps asked for before the oldest is awaited and announced.
@@ -26,8 +29,8 @@ struct PrefillConfig {
   static constexpr int kMultiplyThreads = kMultiplyGroups * 128;
   static constexpr int kLoadWarps = 4;
   static constexpr int kThreads = kMultiplyThreads + kLoadWarps * 32;
-  static constexpr int kMultiplyRegisters = kIsWindow ? 152 : 160;
-  static constexpr int kLoadRegisters = kIsWindow ? 56 : 32;
+  static constexpr int kMultiplyRegisters = kIsWindow || kHasCodes ? 152 : 160;
+  static constexpr int kLoadRegisters = kIsWindow || kHasCodes ? 56 : 32;
   static_assert(kMultiplyGroups * kMultiplyRegisters + kLoadRegisters <= 512,
                 "64 Ki registers on a multiprocessor, 128 threads a warpgroup");
   static_assert(kKeys % kSegmentKeys == 0, "a page holds a multiple of kSegmentKeys tokens");
@@ -149,12 +152,54 @@ struct PrefillLoader {
     }
   }
 
+  // Codes become bf16 in registers on their way: nothing stays under way when this returns.
+  __device__ __forceinline__ void load_codes(const PrefillTile& tile, int first) {
+    constexpr int kPieces = kSegmentKeys / kPassRows;
+    mbarrier_wait(&shared.empty[fill.index], fill.parity ^ 1U);
+#pragma unroll
+    for (int half = 0; half < Config::kKeys; half += kSegmentKeys) {
+      const int key = first + half;
+      const bool is_seen = key < tile.end && key + kSegmentKeys > tile.begin;
+      const std::int64_t page =
+          is_seen ? tile.sequence.pages[key / params.page_size - tile.sequence.first_page] : 0;
+      const std::int64_t at = (page * params.num_kv_heads + tile.kv_head) * params.page_size +
+                              (is_seen ? key % params.page_size : 0) + row;
+      const CacheRows<typename Config::Kv> k(params.k_cache, params.k_scales, at);
+      const CacheRows<typename Config::Kv> v(params.v_cache, params.v_scales, at);
+      uint4 keys[kPieces];
+      uint4 values[kPieces];
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) {
+        const int there = key + row + i * kPassRows;
+        const bool is_there = there >= tile.begin && there < tile.end;
+        keys[i] = is_there ? k.load(i * kPassRows, piece * 8) : make_uint4(0, 0, 0, 0);
+        values[i] = is_there ? v.load(i * kPassRows, piece * 8) : make_uint4(0, 0, 0, 0);
+      }
+#pragma unroll
+      for (int i = 0; i < kPieces; ++i) {
+        const std::uint32_t to = place + static_cast<std::uint32_t>(half + i * kPassRows) * 128U;
+        *reinterpret_cast<uint4*>(shared.k[fill.index] + to) = keys[i];
+        *reinterpret_cast<uint4*>(shared.v[fill.index] + to) = values[i];
+      }
+    }
+    cp_async_commit_group();  // queries before them
+    cp_async_wait_group<0>();
+    fill.next();
+    ++waiting;
+    announce_oldest();
+  }
+
   __device__ __forceinline__ void run(const PrefillTiles<Config>& tiles) {
     for (int round = 0; tiles.index(round) < tiles.count(); ++round) {
       const PrefillTile tile = tiles.at(tiles.index(round));
       load_queries(tile);
       for (int step = 0; step < tile.num_steps; ++step) {
-        load_step(tile, (tile.first_step + step) * Config::kKeys);
+        const int first = (tile.first_step + step) * Config::kKeys;
+        if constexpr (Config::kHasCodes) {
+          load_codes(tile, first);
+        } else {
+          load_step(tile, first);
+        }
       }
     }
     announce_all();

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 
+#include "kernels/attention/device/attention_cache.cuh"
 #include "kernels/attention/device/attention_params.cuh"
 #include "kernels/common/ptx_mma.cuh"
 
@@ -25,7 +26,6 @@ namespace nibble::kernels::device {
 
 inline constexpr int kTileQueries = 16;
 inline constexpr int kSegmentKeys = 64;
-inline constexpr int kTileHeadDim = 64;
 inline constexpr float kLog2E = 1.4426950408889634F;
 inline constexpr float kNoScore = -1e30F;  // of a key that is not seen: finite, so differences are
 
@@ -40,10 +40,6 @@ struct TileQueries {
   std::uint32_t a[4][4];  // fragments of the four steps over 64 channels
   int position[2];        // of query g and g + 8; below 0: no such query
 };
-
-__device__ __forceinline__ uint4 load_16(const __nv_bfloat16* from) {
-  return *reinterpret_cast<const uint4*>(from);
-}
 
 // Queries of tokens [token, ...) of a sequence; those beyond its rows are empty.
 __device__ __forceinline__ TileQueries load_queries(const AttentionParams& params,
@@ -76,26 +72,24 @@ __device__ __forceinline__ TileQueries load_queries(const AttentionParams& param
   return out;
 }
 
-// Where the segment's keys lie: a segment never crosses a page.
+// Where the segment's keys lie, in rows: a segment never crosses a page.
 __device__ __forceinline__ std::int64_t segment_at(const AttentionParams& params,
                                                    const SequenceRange& sequence, int kv_head,
                                                    int segment_key) {
   const std::int64_t page = sequence.pages[segment_key / params.page_size - sequence.first_page];
-  return ((page * params.num_kv_heads + kv_head) * params.page_size +
-          segment_key % params.page_size) *
-         kTileHeadDim;
+  return (page * params.num_kv_heads + kv_head) * params.page_size + segment_key % params.page_size;
 }
 
 // Scores of 64 keys: tile j holds keys 8j + 2t, 8j + 2t + 1.
-__device__ __forceinline__ void score_segment(const TileQueries& queries, const __nv_bfloat16* keys,
+template <typename Kv>
+__device__ __forceinline__ void score_segment(const TileQueries& queries, const CacheRows<Kv>& keys,
                                               float (&scores)[8][4]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const __nv_bfloat16* from = keys + lane / 4 * kTileHeadDim + 8 * (lane % 4);
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
 #pragma unroll
     for (int block = 0; block < 2; ++block) {
-      const uint4 k = load_16(from + 8 * j * kTileHeadDim + 32 * block);
+      const uint4 k = keys.load(lane / 4 + 8 * j, 8 * (lane % 4) + 32 * block);
       mma_m16n8k16_bf16(scores[j], queries.a[2 * block], k.x, k.y);
       mma_m16n8k16_bf16(scores[j], queries.a[2 * block + 1], k.z, k.w);
     }
@@ -166,23 +160,25 @@ __device__ __forceinline__ float pair_sum(std::uint32_t pair) {
 
 // A segment's values and the keys of it that exist for any query, [begin, end): the others are not
 // read, since nothing says what lies there.
+template <typename Kv>
 struct SegmentValues {
-  const __nv_bfloat16* from;
+  CacheRows<Kv> rows;
   int segment_key;
   int begin;
   int end;
 };
 
 // Of the 16 keys of a step: keys 2t, 2t + 1, 2t + 8, 2t + 9.
-__device__ __forceinline__ void load_values(const SegmentValues& values, int step, uint4 (&v)[4]) {
+template <typename Kv>
+__device__ __forceinline__ void load_values(const SegmentValues<Kv>& values, int step,
+                                            uint4 (&v)[4]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int key = 16 * step + 2 * (lane % 4) + i % 2 + i / 2 * 8;
     const bool is_there =
         values.segment_key + key >= values.begin && values.segment_key + key < values.end;
-    v[i] = is_there ? load_16(values.from + key * kTileHeadDim + 8 * (lane / 4))
-                    : make_uint4(0, 0, 0, 0);
+    v[i] = is_there ? values.rows.load(key, 8 * (lane / 4)) : make_uint4(0, 0, 0, 0);
   }
 }
 
@@ -201,21 +197,21 @@ __device__ __forceinline__ void add_step(const float (&scores)[8][4], int step, 
 // of the tile sees; whole: every query sees all 64. Asking for the values before the scores are
 // known costs registers and was slower for one row (8.8 us against 8.5 at 1,024 keys) and for many
 // (510 us against 473 for 64 rows at 8,192; bench_cuda, H200).
+template <typename Kv>
 __device__ __forceinline__ void attend_segment(const AttentionParams& params,
                                                const SequenceRange& sequence, int kv_head,
                                                const TileQueries& queries, int segment_key,
                                                int begin, int end, bool is_whole,
                                                TileState& state) {
   const std::int64_t at = segment_at(params, sequence, kv_head, segment_key);
-  const SegmentValues values{static_cast<const __nv_bfloat16*>(params.v_cache) + at, segment_key,
-                             begin, end};
+  const SegmentValues<Kv> values{{params.v_cache, params.v_scales, at}, segment_key, begin, end};
   float scores[8][4] = {};
-  score_segment(queries, static_cast<const __nv_bfloat16*>(params.k_cache) + at, scores);
+  score_segment<Kv>(queries, {params.k_cache, params.k_scales, at}, scores);
   weigh_segment(params, queries, segment_key, is_whole, scores, state);
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     uint4 v[4];
-    load_values(values, step, v);
+    load_values<Kv>(values, step, v);
     add_step(scores, step, v, state);
   }
 }

@@ -1,104 +1,9 @@
-#include <algorithm>
-
-#include "kernels/attention/attention_launch.cuh"
-#include "kernels/attention/device/attention_decode.cuh"
-#include "kernels/attention/device/attention_prefill.cuh"
+#include "kernels/attention/attention_d64_launch.cuh"
 
 namespace nibble::kernels {
 namespace {
 
-static_assert(kGpuChunkKeys == device::kChunkKeys);
-static_assert(kGpuPartialBytes == sizeof(float) * device::kPartialFloats);
-
-std::int32_t group_of(const AttentionArgs& args) { return args.num_heads / args.num_kv_heads; }
-
-// Full layers take long steps; a window of 128 is hardly more than two short ones.
-using PrefillFull = device::PrefillConfig<128, 5, 1, false>;
-using PrefillWindow = device::PrefillConfig<64, 8, 3, true>;
-
-// Tiles of the prompts among `sequences`.
-std::int64_t prefill_tiles(const AttentionArgs& args, std::span<const AttentionSequence> sequences,
-                           std::int64_t tokens) {
-  std::int64_t tiles = 0;
-  for (const AttentionSequence& sequence : sequences) {
-    tiles += sequence.num_rows > 1 ? ceil_div(sequence.num_rows, tokens) * args.num_kv_heads : 0;
-  }
-  return tiles;
-}
-
-// Sequences of several rows, kMostPrefillSequences of all at a time.
-template <typename Config>
-Status launch_prefill(const AttentionArgs& args, const AttentionCudaPlan& plan, const Exec& exec) {
-  constexpr std::size_t kShared = sizeof(device::PrefillShared<Config>);
-  static const Status kAllowed =
-      allow_shared_bytes("attention_prefill", device::attention_prefill<Config>, kShared);
-  NIBBLE_RETURN_IF_ERROR(Status(kAllowed));
-  const std::size_t count = args.sequences.size();
-  for (std::size_t first = 0; first < count; first += device::kMostPrefillSequences) {
-    device::AttentionParams params = attention_params(args, plan);
-    params.sequences += first;
-    const auto wave = args.sequences.subspan(
-        first, std::min<std::size_t>(count - first, device::kMostPrefillSequences));
-    const std::int64_t tiles = prefill_tiles(args, wave, Config::kTileQueries / group_of(args));
-    const LaunchShape shape{
-        .grid = dim3(static_cast<unsigned>(std::min<std::int64_t>(tiles, exec.device->num_sms))),
-        .block = dim3(Config::kThreads),
-        .shared_bytes = kShared,
-        .is_dependent = true};
-    NIBBLE_RETURN_IF_ERROR(launch("attention_prefill", device::attention_prefill<Config>, shape,
-                                  exec, params, static_cast<int>(wave.size())));
-  }
-  return {};
-}
-
-using Kernel = void (*)(device::AttentionParams);
-
-template <int kAtOnce>
-Kernel decode_kernel(std::int32_t group) {
-  return group > 8 ? device::attention_decode<16, kAtOnce> : device::attention_decode<8, kAtOnce>;
-}
-
-// Sequences of one row, `plan.wave` at a time.
-Status launch_decode(const AttentionArgs& args, const AttentionCudaPlan& plan, const Exec& exec) {
-  const Kernel kernel = plan.chunks_per_block == 2 ? decode_kernel<2>(group_of(args))
-                                                   : decode_kernel<1>(group_of(args));
-  const auto count = static_cast<std::int32_t>(args.sequences.size());
-  for (std::int32_t first = 0; first < count; first += plan.wave) {
-    device::AttentionParams params = attention_params(args, plan);
-    params.sequences += first;
-    const auto wave = static_cast<unsigned>(std::min(plan.wave, count - first));
-    const LaunchShape shape{
-        .grid = dim3(ceil_div(plan.max_chunks, plan.chunks_per_block),
-                     static_cast<unsigned>(args.num_kv_heads), wave),
-        .block = dim3(static_cast<unsigned>(32 * device::kDecodeWarps * plan.chunks_per_block)),
-        .is_dependent = true};
-    NIBBLE_RETURN_IF_ERROR(launch("attention_decode", kernel, shape, exec, params));
-    if (plan.chunks_per_block < plan.max_chunks) {
-      const LaunchShape fold{.grid = dim3(static_cast<unsigned>(args.num_heads), wave),
-                             .block = dim3(device::kTileHeadDim),
-                             .is_dependent = true};
-      NIBBLE_RETURN_IF_ERROR(launch("attention_fold", device::attention_fold, fold, exec, params));
-    }
-  }
-  return {};
-}
-
-Status run(const AttentionArgs& args, const Exec& exec) {
-  const AttentionCudaPlan plan = plan_attention_cuda(args);
-  if (plan.prefill_rows > 0) {
-    NIBBLE_RETURN_IF_ERROR(args.window == 0 ? launch_prefill<PrefillFull>(args, plan, exec)
-                                            : launch_prefill<PrefillWindow>(args, plan, exec));
-  }
-  return plan.decode_sequences > 0 ? launch_decode(args, plan, exec) : Status();
-}
-
-bool fits(const AttentionArgs& args) {
-  const std::int32_t group = group_of(args);
-  return args.q_dtype == DType::kBF16 && args.kv_dtype == DType::kBF16 &&
-         args.head_dim == device::kTileHeadDim && group <= device::kTileQueries &&
-         (group & (group - 1)) == 0 && args.page_size % device::kSegmentKeys == 0 &&
-         args.scale > 0.0F && args.sequences.size() <= 65535;
-}
+bool fits(const AttentionArgs& args) { return args.kv_dtype == DType::kBF16 && fits_d64(args); }
 
 }  // namespace
 
@@ -108,7 +13,7 @@ extern constinit const Instance<AttentionArgs> attention_bf16_d64_sm90{
              .min_sm = 90,
              .verified = true},
     .accepts = &fits,
-    .run = &run,
+    .run = &launch_d64<__nv_bfloat16>,
 };
 
 }  // namespace nibble::kernels

@@ -1,25 +1,7 @@
-#include <algorithm>
-
-#include "kernels/attention/attention_launch.cuh"
-#include "kernels/attention/device/attention_plain.cuh"
+#include "kernels/attention/attention_plain_launch.cuh"
 
 namespace nibble::kernels {
 namespace {
-
-template <typename Q, typename Kv>
-Status launch_plain(const AttentionArgs& args, const Exec& exec) {
-  std::int32_t rows = 0;
-  for (const AttentionSequence& sequence : args.sequences) {
-    rows = std::max(rows, sequence.num_rows);
-  }
-  const LaunchShape shape{.grid = dim3(ceil_div(rows, device::kPlainAttentionWarps),
-                                       static_cast<unsigned>(args.num_heads),
-                                       static_cast<unsigned>(args.sequences.size())),
-                          .block = dim3(32 * device::kPlainAttentionWarps),
-                          .is_dependent = true};
-  return launch("attention_plain", device::attention_plain<Q, Kv>, shape, exec,
-                attention_params(args, {}));
-}
 
 template <typename Q>
 Status launch_for_q(const AttentionArgs& args, const Exec& exec) {
@@ -32,7 +14,9 @@ Status run(const AttentionArgs& args, const Exec& exec) {
                                       : launch_for_q<float>(args, exec);
 }
 
-bool fits_grid(const AttentionArgs& args) { return args.sequences.size() <= 65535; }
+bool fits_grid(const AttentionArgs& args) {
+  return args.kv_dtype != DType::kE4M3 && args.sequences.size() <= 65535;
+}
 
 }  // namespace
 

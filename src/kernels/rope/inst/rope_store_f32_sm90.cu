@@ -48,6 +48,8 @@ Status run(const RopeStoreArgs& args, const Exec& exec) {
                                       : launch_for_q<float>(args, exec);
 }
 
+bool fits(const RopeStoreArgs& args) { return args.kv_dtype != DType::kE4M3; }
+
 }  // namespace
 
 extern constinit const Instance<RopeStoreArgs> rope_store_f32_sm90{
@@ -55,7 +57,7 @@ extern constinit const Instance<RopeStoreArgs> rope_store_f32_sm90{
              .backend = Backend::kCuda,
              .min_sm = 90,
              .verified = true},
-    .accepts = &accepts_all<RopeStoreArgs>,
+    .accepts = &fits,
     .run = &run,
 };
 
