@@ -33,6 +33,13 @@ enum class DeviceChoice : std::uint8_t {
   kCuda,  ///< the first GPU, or kUnsupported with the reason
 };
 
+/// How one token of one sequence is computed on a GPU.
+enum class DecodePath : std::uint8_t {
+  kAuto,        ///< by one persistent kernel where it can be, else by a graph of single kernels
+  kGraph,       ///< by the graph
+  kPersistent,  ///< by the persistent kernel, or kUnsupported with the reason
+};
+
 /// Where weights come from.
 enum class LoadFormat : std::uint8_t {
   kFiles,  ///< the safetensors files of the model's folder
@@ -55,8 +62,7 @@ struct EngineOptions {
   std::int32_t page_size = 64;          ///< tokens of a cache page
   bool enable_prefix_caching = true;    ///< keep what was computed for prompts that begin alike
   bool is_deterministic = false;        ///< refuse to load where an answer would depend on others
-  bool use_persistent_decode =
-      false;  ///< on a GPU: one token by one persistent kernel where it can
+  DecodePath decode_path = DecodePath::kAuto;
   bool use_reference_kernels = false;  ///< the scalar references: slow, for checking
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "api/activation.h"
+#include "api/decode_path.h"
 #include "base/error.h"
 
 namespace nibble {
@@ -111,8 +112,7 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
                 .int8_experts = options.activation == Activation::kInt8,
                 .kernels = options.use_reference_kernels ? model::KernelChoice::kReference
                                                          : model::KernelChoice::kCpu,
-                .decode = options.use_persistent_decode ? model::DecodePath::kPersistent
-                                                        : model::DecodePath::kGraph,
+                .decode = model_decode_path(options.decode_path),
                 .num_threads = options.num_threads,
                 .max_batch_tokens = options.max_batch_tokens,
                 .max_logit_rows = std::max(kLogitRows, options.max_num_seqs),

@@ -36,6 +36,7 @@ struct BenchFlags {
   std::string kv_cache = "auto";
   std::string device = "auto";
   std::string load_format = "auto";
+  std::string decode_path = "auto";
   std::string format = "md";
   std::string baseline;
   std::string plot;
@@ -199,6 +200,7 @@ Outcome bench(Host& host, const BenchFlags& flags) {
   options.activation = activation_of(flags.activation);
   options.kv_cache = kv_cache_of(flags.kv_cache);
   options.device = device_choice(flags.device);
+  options.decode_path = decode_path_of(flags.decode_path);
   options.has_warmup = !flags.skips_warmup;
   std::optional<std::vector<commands::BenchBaseline>> baselines;
   if (!flags.baseline.empty()) {
@@ -249,8 +251,7 @@ void add_test_flags(CLI::App& verb, BenchFlags& flags) {
   add_load_format(verb, flags.load_format);
   add_activation(verb, flags.activation);
   add_kv_cache(verb, flags.kv_cache);
-  add_switch(verb, "--persistent-decode", flags.options.use_persistent_decode,
-             "on a GPU: one row by one persistent kernel where it can be, not by a graph");
+  add_decode_path(verb, flags.decode_path);
   add_switch(verb, "--no-warmup", flags.skips_warmup, "time the first run too");
   add_switch(verb, "--full", flags.options.is_full,
              "through the engine, with tokenising and sampling; at depth 0");

@@ -160,6 +160,22 @@ KvCacheType kv_cache_of(const std::string& cache) {
   return cache == "auto" ? KvCacheType::kAuto : KvCacheType::kFp8;
 }
 
+CLI::Option* add_decode_path(CLI::App& app, std::string& path) {
+  return add_choice(
+      app,
+      {"--decode-path", "auto|graph|persistent",
+       "one token on a GPU: graph is a graph of single kernels, persistent\none kernel, or the "
+       "reason why not (default: persistent where it\ncan be, else graph)"},
+      {"auto", "graph", "persistent"}, path);
+}
+
+DecodePath decode_path_of(const std::string& path) {
+  if (path == "auto") {
+    return DecodePath::kAuto;
+  }
+  return path == "graph" ? DecodePath::kGraph : DecodePath::kPersistent;
+}
+
 void add_model_name(CLI::App& app, std::string& model) {
   add_text(app,
            {"-m,--model,MODEL", "MODEL",
@@ -196,11 +212,7 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_switch(app, "--no-enable-prefix-caching", flags.forgets_prefixes,
              "compute every prompt in full, shared beginnings included")
       ->group(kModelGroup);
-  add_switch(
-      app, "--persistent-decode", engine.use_persistent_decode,
-      "on a GPU: one token by one persistent kernel where it can be,\nnot by a graph of single "
-      "kernels: faster, less tested")
-      ->group(kModelGroup);
+  add_decode_path(app, flags.decode_path)->group(kModelGroup);
   add_switch(app, "--reference-kernels", engine.use_reference_kernels,
              "scalar reference kernels: slow, for checking")
       ->group(kModelGroup);
@@ -283,6 +295,7 @@ EngineOptions engine_options(const ModelFlags& flags, const std::string& model) 
   options.activation = activation_of(flags.activation);
   options.kv_cache = kv_cache_of(flags.kv_cache);
   options.device = device_choice(flags.device);
+  options.decode_path = decode_path_of(flags.decode_path);
   options.enable_prefix_caching = !flags.forgets_prefixes;
   return options;
 }

@@ -56,6 +56,10 @@ Activation activation_of(const std::string& activation);
 CLI::Option* add_kv_cache(CLI::App& app, std::string& cache);
 KvCacheType kv_cache_of(const std::string& cache);
 
+// --decode-path auto|graph|persistent, and what it asks for.
+CLI::Option* add_decode_path(CLI::App& app, std::string& path);
+DecodePath decode_path_of(const std::string& path);
+
 // MODEL, also -m and --model.
 void add_model_name(CLI::App& app, std::string& model);
 
@@ -66,6 +70,7 @@ struct ModelFlags {
   std::string kv_cache = "auto";
   std::string device = "auto";
   std::string load_format = "auto";
+  std::string decode_path = "auto";
   bool forgets_prefixes = false;
   EngineOptions engine;
 };

@@ -63,7 +63,7 @@ kernels::DecodeSizes decode_sizes(const ModelConfig& config, const ModelOptions&
 Status decode_step_rule(const ModelArrays& host, const ModelConfig& config,
                         const ModelOptions& options, const Exec& exec) {
   if (options.decode == DecodePath::kGraph) {
-    return error(Code::kUnsupported, "the persistent kernel was not asked for");
+    return error(Code::kUnsupported, "asked for");
   }
   if (options.activation != DType::kBF16 || options.kv_dtype != DType::kBF16 ||
       options.int8_experts) {
@@ -77,6 +77,17 @@ Status decode_step_rule(const ModelArrays& host, const ModelConfig& config,
                  config.head_dim);
   }
   return kernels::decode_step_supports(decode_sizes(config, options, exec), exec);
+}
+
+Status DecodeStep::decide(const ModelArrays& host, const ModelConfig& config,
+                          const ModelOptions& options, const Exec& exec) {
+  sizes_ = decode_sizes(config, options, exec);
+  rule_ = decode_step_rule(host, config, options, exec);
+  is_decided_ = true;
+  if (options.decode == DecodePath::kPersistent && !rule_.ok()) {
+    return error(rule_.code(), "decode path persistent: {}", rule_.message());
+  }
+  return {};
 }
 
 std::string DecodeStep::description() const {

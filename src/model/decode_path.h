@@ -19,10 +19,9 @@ namespace nibble::model {
 kernels::DecodeSizes decode_sizes(const ModelConfig& config, const ModelOptions& options,
                                   const Exec& exec);
 
-// Ok where a step of one row whose logits are wanted goes to the persistent kernel: asked for
-// (DecodePath::kPersistent), bf16 activations and cache, MXFP4 experts in tiles, bf16 dense
-// weights, head_dim 64, and decode_step_supports(). Else kUnsupported with what was wanted and
-// found.
+// Ok where a step of one row whose logits are wanted goes to the persistent kernel: not
+// DecodePath::kGraph, bf16 activations and cache, MXFP4 experts in tiles, bf16 dense weights,
+// head_dim 64, and decode_step_supports(). Else kUnsupported with what was wanted and found.
 Status decode_step_rule(const ModelArrays& host, const ModelConfig& config,
                         const ModelOptions& options, const Exec& exec);
 
@@ -38,13 +37,10 @@ struct DecodeParts {
 // The persistent kernel of one model: whether it is chosen, its memory, its call.
 class DecodeStep {
  public:
-  // On a device, before anything is laid out.
-  void decide(const ModelArrays& host, const ModelConfig& config, const ModelOptions& options,
-              const Exec& exec) {
-    sizes_ = decode_sizes(config, options, exec);
-    rule_ = decode_step_rule(host, config, options, exec);
-    is_decided_ = true;
-  }
+  // On a device, before anything is laid out. kUnsupported: DecodePath::kPersistent against the
+  // rule.
+  Status decide(const ModelArrays& host, const ModelConfig& config, const ModelOptions& options,
+                const Exec& exec);
   bool is_chosen() const { return is_decided_ && rule_.ok(); }
   // Model::decode_path().
   std::string description() const;

@@ -178,6 +178,9 @@ void GptOss::lay_out(Arena& arena) {
 }
 
 Status GptOss::place_on_host() {
+  if (options_.decode == DecodePath::kPersistent) {
+    return error(Code::kUnsupported, "decode path persistent: want a GPU, found the processor");
+  }
   exec_.pool = &pool_;
   exec_.trace = &trace_;
   Arena measured;
@@ -198,7 +201,7 @@ Status GptOss::place_on_device() {
   NIBBLE_ASSIGN_OR_RETURN(stream_, device_->make_stream());
   exec_ = {.stream = stream_.get(), .device = &device_->facts(), .trace = &trace_};
   const ModelArrays host = host_arrays(*weights_, inv_freq_.data());
-  decode_step_.decide(host, config_, options_, exec_);
+  NIBBLE_RETURN_IF_ERROR(decode_step_.decide(host, config_, options_, exec_));
   Arena measured;
   lay_out(measured);
   const bool has_tiles = uses_expert_tiles(host, options_.activation);

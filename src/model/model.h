@@ -22,9 +22,9 @@ enum class KernelChoice : std::uint8_t { kReference, kCpu, kCuda };
 
 // How a step of one row is computed on a GPU.
 enum class DecodePath : std::uint8_t {
-  kGraph,       // by a kernel for each operation, replayed from a graph
-  kPersistent,  // by one persistent kernel where its rule lets it (model/decode_path.h), else
-                // kGraph
+  kAuto,   // by one persistent kernel where its rule lets it (model/decode_path.h), else kGraph
+  kGraph,  // by a kernel for each operation, replayed from a graph
+  kPersistent,  // by the persistent kernel, or kUnsupported with the reason
 };
 
 struct ModelOptions {
@@ -36,7 +36,7 @@ struct ModelOptions {
   bool int8_experts = false;
   KernelChoice kernels = KernelChoice::kCpu;
   int device_index = 0;  // kCuda: which GPU
-  DecodePath decode = DecodePath::kGraph;
+  DecodePath decode = DecodePath::kAuto;
   int num_threads = 0;                  // 0: all available
   std::int32_t max_batch_tokens = 512;  // rows of the largest plan
   std::int32_t max_logit_rows = 512;

@@ -22,12 +22,14 @@ std::string demo_folder() {
   return folder == nullptr ? NIBBLE_SOURCE_DIR "/models/demo" : folder;
 }
 
-std::unique_ptr<Model> load(KernelChoice kernels, bool is_dummy = false, bool has_codes = false) {
+std::unique_ptr<Model> load(KernelChoice kernels, bool is_dummy = false,
+                            DecodePath decode = DecodePath::kGraph, bool has_codes = false) {
   // Random routers have near ties, which bf16 would decide otherwise here and there.
   const DType dtype = is_dummy ? DType::kF32 : DType::kBF16;
   const ModelOptions options{.activation = dtype,
                              .kv_dtype = has_codes ? DType::kE4M3 : dtype,
                              .kernels = kernels,
+                             .decode = decode,
                              .max_batch_tokens = kRows,
                              .max_logit_rows = 1,
                              .max_position = 128,
@@ -107,14 +109,20 @@ void expect_agreement(Model* cpu, Model* cuda) {
 }
 
 TEST_F(ModelOnGpu, AgreesWithTheProcessorOnAPromptAndOnReplayedSteps) {
-  expect_agreement(load(KernelChoice::kCpu).get(), load(KernelChoice::kCuda).get());
+  const auto cpu = load(KernelChoice::kCpu);
+  for (const DecodePath decode : {DecodePath::kGraph, DecodePath::kAuto}) {
+    const auto cuda = load(KernelChoice::kCuda, false, decode);
+    ASSERT_TRUE(cuda != nullptr);
+    expect_agreement(cpu.get(), cuda.get());
+    ASSERT_FALSE(HasFailure()) << cuda->decode_path();
+  }
 }
 
 // Rounded to codes from values that differ by a bf16 rounding, which moves one code in thirty by a
 // unit: far below kBound.
 TEST_F(ModelOnGpu, AgreesWithTheProcessorOverACacheOfCodes) {
-  expect_agreement(load(KernelChoice::kCpu, false, true).get(),
-                   load(KernelChoice::kCuda, false, true).get());
+  expect_agreement(load(KernelChoice::kCpu, false, DecodePath::kGraph, true).get(),
+                   load(KernelChoice::kCuda, false, DecodePath::kGraph, true).get());
 }
 
 // Weights are made in each place. Expert tiles: RandomOnGpu, and `nibble verify` by blocks.
@@ -176,12 +184,14 @@ std::vector<std::int32_t> one_ahead(Model& model, float temperature) {
 }
 
 TEST_F(ModelOnGpu, StepsOneAheadGiveTheTokensOfStepsOneByOne) {
-  const auto cuda = load(KernelChoice::kCuda);
-  ASSERT_TRUE(cuda != nullptr);
-  ASSERT_TRUE(cuda->can_sample());
-  for (const float temperature : {0.0F, 1.0F}) {
-    const auto want = one_by_one(*cuda, temperature);
-    EXPECT_EQ(one_ahead(*cuda, temperature), want) << temperature;
+  for (const DecodePath decode : {DecodePath::kGraph, DecodePath::kAuto}) {
+    const auto cuda = load(KernelChoice::kCuda, false, decode);
+    ASSERT_TRUE(cuda != nullptr);
+    ASSERT_TRUE(cuda->can_sample());
+    for (const float temperature : {0.0F, 1.0F}) {
+      const auto want = one_by_one(*cuda, temperature);
+      EXPECT_EQ(one_ahead(*cuda, temperature), want) << cuda->decode_path() << temperature;
+    }
   }
 }
 

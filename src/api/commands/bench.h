@@ -46,7 +46,7 @@ struct BenchOptions {
   Activation activation = Activation::kBf16;
   KvCacheType kv_cache = KvCacheType::kAuto;
   DeviceChoice device = DeviceChoice::kAuto;
-  bool use_persistent_decode = false;  // on a GPU: EngineOptions::use_persistent_decode
+  DecodePath decode_path = DecodePath::kAuto;  // of one row on a GPU
   bool has_warmup = true;
   bool is_full = false;
 };

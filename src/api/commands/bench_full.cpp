@@ -8,6 +8,7 @@
 #include "api/activation.h"
 #include "api/commands/bench_ids.h"
 #include "api/commands/bench_runner.h"
+#include "api/decode_path.h"
 #include "base/error.h"
 #include "engine/token_engine.h"
 #include "text/detokenizer.h"
@@ -85,9 +86,7 @@ Status FullRunner::prepare(const BenchTest& test) {
                              .kv_dtype = cache_dtype(options_.activation, options_.kv_cache),
                              .int8_experts = options_.activation == Activation::kInt8,
                              .kernels = kernels_,
-                             .decode = options_.use_persistent_decode
-                                           ? model::DecodePath::kPersistent
-                                           : model::DecodePath::kGraph,
+                             .decode = model_decode_path(options_.decode_path),
                              .num_threads = num_threads_,
                              .max_batch_tokens = rows,
                              .max_logit_rows = limits.max_logit_rows,

@@ -8,6 +8,7 @@
 #include "api/activation.h"
 #include "api/commands/bench_ids.h"
 #include "api/commands/bench_steps.h"
+#include "api/decode_path.h"
 #include "base/error.h"
 #include "model/model.h"
 #include "tensor/machine_facts.h"
@@ -135,9 +136,7 @@ Result<std::unique_ptr<BenchRunner>> make_step_runner(const BenchOptions& option
                              .kv_dtype = cache_dtype(options.activation, options.kv_cache),
                              .int8_experts = options.activation == Activation::kInt8,
                              .kernels = kernels,
-                             .decode = options.use_persistent_decode
-                                           ? model::DecodePath::kPersistent
-                                           : model::DecodePath::kGraph,
+                             .decode = model_decode_path(options.decode_path),
                              .num_threads = tests.front().n_threads,
                              .max_batch_tokens = 1,
                              .max_logit_rows = 1};

@@ -101,6 +101,16 @@ TEST(DummyModel, AnswersAsTheFilesDoFromAPresetAndFromAConfigAlone) {
   EXPECT_EQ(answer(dummy).size(), 12U);
 }
 
+TEST(DummyModel, HasNoPersistentKernelOnAProcessor) {
+  const auto engine = Engine::load({.model = "tiny",
+                                    .load_format = LoadFormat::kDummy,
+                                    .device = DeviceChoice::kCpu,
+                                    .decode_path = DecodePath::kPersistent});
+  ASSERT_FALSE(engine.has_value());
+  EXPECT_EQ(engine.error().code(), Code::kUnsupported);
+  EXPECT_EQ(engine.error().message(), "decode path persistent: want a GPU, found the processor");
+}
+
 TEST(DummyModel, IsVerifiedAndMeasuredByItsName) {
   const auto report = commands::verify({.model = "tiny",
                                         .load_format = LoadFormat::kDummy,

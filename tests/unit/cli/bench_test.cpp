@@ -53,7 +53,8 @@ TEST(BenchVerb, PassesItsListsAndFlags) {
                              "1,2",     "-r",
                              "3",       "--activation",
                              "f32",     "--no-warmup",
-                             "--full",  "--persistent-decode"});
+                             "--full",  "--decode-path",
+                             "graph"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   const commands::BenchOptions& options = world.engine.benched.at(0);
   EXPECT_THAT(options.n_prompt, ElementsAre(512, 1000));
@@ -67,7 +68,7 @@ TEST(BenchVerb, PassesItsListsAndFlags) {
   EXPECT_EQ(options.repetitions, 3);
   EXPECT_EQ(options.activation, Activation::kF32);
   EXPECT_FALSE(options.has_warmup);
-  EXPECT_TRUE(options.use_persistent_decode);
+  EXPECT_EQ(options.decode_path, DecodePath::kGraph);
   EXPECT_TRUE(options.is_full);
 }
 
@@ -80,7 +81,7 @@ TEST(BenchVerb, DefaultsAreThoseOfLlamaBench) {
   EXPECT_THAT(options.n_gen, ElementsAre(128));
   EXPECT_EQ(options.repetitions, 5);
   EXPECT_TRUE(options.has_warmup);
-  EXPECT_FALSE(options.use_persistent_decode);
+  EXPECT_EQ(options.decode_path, DecodePath::kAuto);
 }
 
 TEST(BenchVerb, PrintsATableOfTheColumnsThatDiffer) {

@@ -52,7 +52,8 @@ TEST(Run, PassesEveryFlagToTheEngine) {
                              "--activation",
                              "f32",
                              "--reference-kernels",
-                             "--persistent-decode",
+                             "--decode-path",
+                             "persistent",
                              "--no-enable-prefix-caching",
                              "-p",
                              "Hi",
@@ -96,7 +97,7 @@ TEST(Run, PassesEveryFlagToTheEngine) {
   EXPECT_EQ(options.num_threads, 3);
   EXPECT_EQ(options.activation, Activation::kF32);
   EXPECT_TRUE(options.use_reference_kernels);
-  EXPECT_TRUE(options.use_persistent_decode);
+  EXPECT_EQ(options.decode_path, DecodePath::kPersistent);
   EXPECT_FALSE(options.enable_prefix_caching);
   const Request& request = world.engine.requests.at(0);
   const SamplingParams& sampling = request.sampling;
