@@ -6,9 +6,9 @@ nibble_packages() {  # GROUP: build, test, browser, lint or package
   case "$1" in
     build) echo "g++ cmake ninja-build pkg-config libfmt-dev nlohmann-json3-dev libpcre2-dev" \
                 "libhwy-dev libedit-dev libcli11-dev libboost-dev libssl-dev zlib1g-dev" ;;
-    test) echo "libgtest-dev libgmock-dev python3 xz-utils dpkg-dev groff-base zsh fish" ;;
+    test) echo "libgtest-dev libgmock-dev python3 xz-utils dpkg-dev file groff-base zsh fish" ;;
     browser) echo "chromium chromium-driver" ;;
-    package) echo "dpkg-dev" ;;
+    package) echo "dpkg-dev file" ;;
     lint) echo "clang-format-14 clang-tidy-14 git python3" ;;
   esac
 }
@@ -16,7 +16,8 @@ nibble_packages() {  # GROUP: build, test, browser, lint or package
 # A tool that is on the path counts as there, however it was installed.
 nibble_tool_of() {
   case "$1" in
-    g++ | cmake | pkg-config | git | python3 | chromium | clang-format-14 | clang-tidy-14) echo "$1" ;;
+    g++ | cmake | pkg-config | git | python3 | file | chromium | clang-format-14 | clang-tidy-14)
+      echo "$1" ;;
     ninja-build) echo ninja ;;
     xz-utils) echo xz ;;
     chromium-driver) echo chromedriver ;;
