@@ -1,4 +1,4 @@
-// How many weight rows a tile of the many-row kernel takes: a pure function of sizes and device.
+// How large the tiles of the many-row kernel are: a pure function of sizes and device.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,16 @@
 
 namespace nibble::kernels {
 
-inline constexpr std::int32_t kGemmTileRows = 128;  // of x
+struct GemmTileSize {
+  std::int32_t rows;  // of x
+  std::int32_t n;     // weight rows
+  friend constexpr bool operator==(GemmTileSize, GemmTileSize) = default;
+};
 
-// 128, 192 or 256. A tile's time is its width and a little; tiles run in waves of num_sms. So the
-// width with the least waves times width, of equals the widest, which reads the least.
-std::int32_t gemm_tile_n(std::int32_t rows, std::span<const GemmPart> parts, std::int32_t num_sms);
+// 128 rows by 32, 64, 96, 128, 192 or 256, or 64 by 32. A tile's time is its area and a little;
+// tiles run in waves of num_sms. So the size with the least waves times area wins, of equals the
+// largest, which reads the least.
+GemmTileSize gemm_tile_size(std::int32_t rows, std::span<const GemmPart> parts,
+                            std::int32_t num_sms);
 
 }  // namespace nibble::kernels

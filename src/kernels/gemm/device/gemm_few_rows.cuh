@@ -1,4 +1,4 @@
-// Products of up to 64 rows, whose time is that of reading the weights once.
+// Products of up to 32 rows, whose time is that of reading the weights once.
 //
 // A block owns 16 weight rows and all rows of x. Its four warps take turns at pieces of 64 columns,
 // so that a row of weights is read in lines of 128 bytes; each lane has kAhead pieces of its rows

@@ -1,7 +1,8 @@
-// Products of many rows on Hopper's tensor cores: tiles of 128 rows of x by kTileN weight rows.
+// Products of many rows on Hopper's tensor cores: tiles of 128 or 64 rows of x by
+// kTileN weight rows.
 //
 // Persistent blocks walk the tiles in groups that share weights in L2. One thread has the copy
-// engine fill a ring of stages, 64 columns of both operands in swizzled shared memory each; two
+// engine fill a ring of stages, 64 columns of both operands in swizzled shared memory each;
 // warpgroups multiply 64 rows each, both operands read from there. Either may be ahead of the other
 // by the ring, so one stores its sums while the other multiplies.
 //
@@ -20,13 +21,13 @@
 
 namespace nibble::kernels::device {
 
-template <int kTileNOf, int kGroupOf = 16>
+template <int kTileNOf, int kTileMOf = 128, int kGroupOf = 16>
 struct WideConfig {
-  static constexpr int kTileM = 128;
+  static constexpr int kTileM = kTileMOf;
   static constexpr int kTileN = kTileNOf;
   static constexpr int kTileK = 64;
   static constexpr int kGroup = kGroupOf;  // row tiles that share weight tiles in L2
-  static constexpr int kMultiplyGroups = 2;
+  static constexpr int kMultiplyGroups = kTileM / 64;
   static constexpr int kMultiplyThreads = kMultiplyGroups * 128;
   static constexpr int kThreads = kMultiplyThreads + 32;
   static constexpr int kXBytes = kTileM * kTileK * 2;
@@ -34,7 +35,7 @@ struct WideConfig {
   static constexpr int kStages = 200 * 1024 / (kXBytes + kWeightBytes);
   static_assert(kTileK * 2 == 128, "a row of a stage is one line of the swizzle");
   static_assert(kTileN <= 256 && kTileN % 8 == 0, "the widest instruction, and the widest box");
-  static_assert(kTileM == 64 * kMultiplyGroups, "64 rows an instruction");
+  static_assert(kTileM == 64 * kMultiplyGroups, "64 rows an instruction, a warpgroup each");
 };
 
 struct WideParams {

@@ -6,10 +6,9 @@
 namespace nibble::kernels {
 namespace {
 
-template <int kTileN>
+template <int kTileN, int kTileM = 128>
 Status launch_wide(const GemmArgs& args, const Exec& exec) {
-  using Config = device::WideConfig<kTileN>;
-  static_assert(Config::kTileM == kGemmTileRows);
+  using Config = device::WideConfig<kTileN, kTileM>;
   constexpr std::size_t kShared = sizeof(device::WideShared<Config>);
   static const Status kAllowed =
       allow_shared_bytes("gemm_wide", device::gemm_wide<Config>, kShared);
@@ -36,7 +35,11 @@ Status launch_wide(const GemmArgs& args, const Exec& exec) {
 }
 
 Status run(const GemmArgs& args, const Exec& exec) {
-  switch (gemm_tile_n(args.rows, args.parts, exec.device->num_sms)) {
+  const GemmTileSize size = gemm_tile_size(args.rows, args.parts, exec.device->num_sms);
+  switch (size.n) {
+    case 32: return size.rows == 64 ? launch_wide<32, 64>(args, exec) : launch_wide<32>(args, exec);
+    case 64: return launch_wide<64>(args, exec);
+    case 96: return launch_wide<96>(args, exec);
     case 128: return launch_wide<128>(args, exec);
     case 192: return launch_wide<192>(args, exec);
     default: return launch_wide<256>(args, exec);

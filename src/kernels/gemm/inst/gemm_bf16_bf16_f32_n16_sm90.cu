@@ -4,13 +4,9 @@
 namespace nibble::kernels {
 namespace {
 
-constexpr std::int32_t kMostRows = 64;
-// With more rows than kFewRows, weights that fill the device with tiles of 128 rows are faster
-// through those: bench_cuda, H200, 64 rows: 201088 x 2880 308 us against 769. Smaller ones are too
-// (5120 x 2880 17.5 against 24.7, 2880 x 4096 25.8 against 29.3), but for the router (21.1 against
-// 18.4); whole steps of 33 to 64 sequences were not measured with that.
-constexpr std::int32_t kFewRows = 32;
-constexpr std::int64_t kManyWeightRows = std::int64_t{128} * 132;
+// More are faster through tiles: bench_cuda, H200, 64 rows: 201088 x 2880 300 us against 769,
+// 5120 x 2880 13 (of 128 rows) against 25, 2880 x 4096 13 against 29, the router 11 against 18.
+constexpr std::int32_t kMostRows = 32;
 
 template <int kTiles>
 Status launch_few(const GemmArgs& args, const Exec& exec) {
@@ -28,16 +24,10 @@ Status run(const GemmArgs& args, const Exec& exec) {
   if (args.rows <= 16) {
     return launch_few<2>(args, exec);
   }
-  return args.rows <= 32 ? launch_few<4>(args, exec) : launch_few<8>(args, exec);
+  return launch_few<4>(args, exec);
 }
 
-bool fits(const GemmArgs& args) {
-  std::int64_t n = 0;
-  for (const GemmPart& part : args.parts) {
-    n += part.n;
-  }
-  return fits_matrix_kernels(args) && args.rows <= (n < kManyWeightRows ? kMostRows : kFewRows);
-}
+bool fits(const GemmArgs& args) { return fits_matrix_kernels(args) && args.rows <= kMostRows; }
 
 }  // namespace
 
