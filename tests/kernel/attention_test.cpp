@@ -402,6 +402,50 @@ TEST_F(AttentionOnGpu, ARowOfItsOwnDoesNotDependOnTheBatchOrTheWaves) {
   });
 }
 
+// Enough sequences for every block: at each edge of segments and chunks, among others of no and of
+// several rows.
+std::vector<Rows> many_sequences(std::int32_t num_kv_heads) {
+  std::vector<Rows> out = {{0, 1}, {20, 3}, {5, 0}};
+  const std::int32_t count = 2 * on_gpu().device->num_sms / num_kv_heads + 7;
+  constexpr std::int32_t kEdges[] = {1, 62, 63, 64, 127, 128, 191, 255, 256, 257, 511, 512, 700};
+  for (std::int32_t i = 0; i < count; ++i) {
+    out.push_back({kEdges[static_cast<std::size_t>(i) % std::size(kEdges)] + i / 16, 1});
+  }
+  return out;
+}
+
+TEST_F(AttentionOnGpu, ManySequencesOfOneRowGetTheBitsOfEachAlone) {
+  const Shape shapes[] = {{.num_heads = 64, .num_kv_heads = 8},
+                          {.num_heads = 64, .num_kv_heads = 8, .window = 128},
+                          {.num_heads = 16, .num_kv_heads = 16, .window = 300},
+                          {.num_heads = 128, .num_kv_heads = 8, .page_size = 128, .window = 1}};
+  for_each_cuda(attention_instances(), [&](const Instance<AttentionArgs>& row) {
+    for (const Shape& shape : shapes) {
+      Case together(shape, many_sequences(shape.num_kv_heads));
+      AttentionArgs args = together.args();
+      if (!row.accepts(args)) {
+        continue;
+      }
+      ASSERT_TRUE(
+          is_streamed(plan_attention_cuda(args), shape.num_kv_heads, on_gpu().device->num_sms));
+      ASSERT_TRUE(row.run(args, on_gpu()).ok());
+      const std::vector<float> all = together.out().floats(DType::kBF16);
+      const std::vector<float> want = together.want();
+      testing_support::expect_close(all, want, together.bounds(want),
+                                    fmt::format("window {}", shape.window));
+      together.out().poison();
+      const std::span<const AttentionSequence> sequences = args.sequences;
+      const AttentionSequence* const on_device = args.device_sequences;
+      for (std::size_t i = 0; i < sequences.size(); ++i) {
+        args.sequences = sequences.subspan(i, 1);
+        args.device_sequences = on_device + i;
+        ASSERT_TRUE(row.run(args, on_gpu()).ok());
+      }
+      EXPECT_TRUE(same_bits(together.out().floats(DType::kBF16), all)) << shape.window;
+    }
+  });
+}
+
 TEST_F(AttentionOnGpu, GivesTheSameBitsEveryTime) {
   for_each_cuda(attention_instances(), [](const Instance<AttentionArgs>& row) {
     for (const std::int32_t window : {0, 128}) {
@@ -411,6 +455,11 @@ TEST_F(AttentionOnGpu, GivesTheSameBitsEveryTime) {
       const AttentionArgs args = input.args();
       ASSERT_TRUE(row.accepts(args));
       expect_same_bits_every_time(input.out(), [&] { ASSERT_TRUE(row.run(args, on_gpu()).ok()); });
+      Case many({.num_heads = 64, .num_kv_heads = 8, .window = window, .has_codes = has_codes},
+                many_sequences(8));
+      const AttentionArgs streamed = many.args();
+      expect_same_bits_every_time(many.out(),
+                                  [&] { ASSERT_TRUE(row.run(streamed, on_gpu()).ok()); });
     }
   });
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/attention/attention_launch.cuh"
 #include "kernels/attention/device/attention_decode.cuh"
 #include "kernels/attention/device/attention_prefill.cuh"
+#include "kernels/attention/device/attention_stream.cuh"
 
 namespace nibble::kernels {
 
@@ -100,6 +102,34 @@ Status launch_decode(const AttentionArgs& args, const AttentionCudaPlan& plan, c
   return {};
 }
 
+template <int kQueries>
+Status launch_stream(const AttentionArgs& args, const AttentionCudaPlan& plan, const Exec& exec) {
+  constexpr std::size_t kShared = sizeof(device::StreamShared);
+  static const Status kAllowed =
+      allow_shared_bytes("attention_stream", device::attention_stream<kQueries>, kShared);
+  NIBBLE_RETURN_IF_ERROR(Status(kAllowed));
+  const int items = static_cast<int>(args.sequences.size()) * args.num_kv_heads;
+  const int blocks = exec.device->num_sms * device::AttentionStream::kBlocks;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(items, blocks))),
+                          .block = dim3(device::AttentionStream::kThreads),
+                          .shared_bytes = kShared,
+                          .is_dependent = true};
+  return launch("attention_stream", device::attention_stream<kQueries>, shape, exec,
+                attention_params(args, plan), items);
+}
+
+// Sequences of one row. The ring holds bf16 alone.
+template <typename Kv>
+Status launch_one_row(const AttentionArgs& args, const AttentionCudaPlan& plan, const Exec& exec) {
+  if constexpr (std::is_same_v<Kv, __nv_bfloat16>) {
+    if (is_streamed(plan, args.num_kv_heads, exec.device->num_sms)) {
+      return group_of(args) > 8 ? launch_stream<16>(args, plan, exec)
+                                : launch_stream<8>(args, plan, exec);
+    }
+  }
+  return launch_decode<Kv>(args, plan, exec);
+}
+
 template <typename Kv>
 Status launch_d64(const AttentionArgs& args, const Exec& exec) {
   using Configs = PrefillConfigs<Kv>;
@@ -109,7 +139,7 @@ Status launch_d64(const AttentionArgs& args, const Exec& exec) {
                                ? launch_prefill<typename Configs::Full>(args, plan, exec)
                                : launch_prefill<typename Configs::Window>(args, plan, exec));
   }
-  return plan.decode_sequences > 0 ? launch_decode<Kv>(args, plan, exec) : Status();
+  return plan.decode_sequences > 0 ? launch_one_row<Kv>(args, plan, exec) : Status();
 }
 
 inline bool fits_d64(const AttentionArgs& args) {

@@ -12,6 +12,10 @@ constexpr std::int64_t kEnoughBytes = std::int64_t{64} << 20U;
 // two chunks at most.
 constexpr std::int32_t kFoldedByBlock = 2;
 
+// 16,384 keys: 4 MB, which one block reads in some 50 us.
+constexpr std::int32_t kMostStreamedChunks = 64;
+constexpr std::int64_t kStreamsPerSm = 2;
+
 std::int32_t chunks_of(const AttentionArgs& args, std::int32_t position) {
   const std::int32_t first = args.window == 0 ? 0 : std::max(0, position - args.window + 1);
   return position / kGpuChunkKeys - first / kGpuChunkKeys + 1;
@@ -44,6 +48,11 @@ AttentionCudaPlan plan_attention_cuda(const AttentionArgs& args) {
           ? count
           : std::min(count, room / sequence_bytes(args, plan.max_chunks)));
   return plan;
+}
+
+bool is_streamed(const AttentionCudaPlan& plan, std::int32_t num_kv_heads, std::int32_t num_sms) {
+  return std::int64_t{plan.decode_sequences} * num_kv_heads >= kStreamsPerSm * num_sms &&
+         plan.max_chunks <= kMostStreamedChunks;
 }
 
 std::int64_t attention_cuda_workspace_bytes(const AttentionArgs& args, std::int32_t num_rows,

@@ -23,6 +23,11 @@ struct AttentionCudaPlan {
 
 AttentionCudaPlan plan_attention_cuda(const AttentionArgs& args);
 
+// Whether sequences of one row are streamed by persistent blocks, each sequence and kv head by one:
+// when these fill every block and none is so long that the others would wait for it. Follows from
+// the number of sequences and the plan's rounded length alone, as a captured launch must.
+bool is_streamed(const AttentionCudaPlan& plan, std::int32_t num_kv_heads, std::int32_t num_sms);
+
 // Of partial results, for `num_rows` rows up to `max_position`: enough for one sequence, and for
 // all up to a limit that keeps waves long.
 std::int64_t attention_cuda_workspace_bytes(const AttentionArgs& args, std::int32_t num_rows,

@@ -57,5 +57,15 @@ TEST(AttentionCudaPlan, TheBoundHoldsWhereverTheSequencesAre) {
   }
 }
 
+TEST(AttentionCudaPlan, ManySequencesAreStreamedUnlessOneIsVeryLong) {
+  const auto plan = [](std::int32_t sequences, std::int32_t chunks) {
+    return AttentionCudaPlan{.decode_sequences = sequences, .max_chunks = chunks};
+  };
+  EXPECT_TRUE(is_streamed(plan(33, 64), 8, 132));  // 264 pairs of sequence and head
+  EXPECT_FALSE(is_streamed(plan(32, 64), 8, 132));
+  EXPECT_FALSE(is_streamed(plan(33, 128), 8, 132));
+  EXPECT_TRUE(is_streamed(plan(264, 1), 1, 132));
+}
+
 }  // namespace
 }  // namespace nibble::kernels

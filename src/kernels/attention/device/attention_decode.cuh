@@ -20,14 +20,15 @@ struct Folded {
   float total = 0.0F;
   float sum = 0.0F;
 
-  // Folding nothing changes no bit.
+  // Folding nothing changes no bit. Roundings are spelled out: kernels that fold in the same order
+  // get the same bits, whatever the compiler would contract.
   __device__ void add(float next_largest, float next_total, float next_sum) {
     const float most = fmaxf(largest, next_largest);
     const float mine = exp2f(largest - most);
     const float other = exp2f(next_largest - most);
     largest = most;
-    total = total * mine + next_total * other;
-    sum = sum * mine + next_sum * other;
+    total = __fmaf_rn(total, mine, __fmul_rn(next_total, other));
+    sum = __fmaf_rn(sum, mine, __fmul_rn(next_sum, other));
   }
 };
 
@@ -75,24 +76,10 @@ __device__ __forceinline__ int folded_query(int i) {
   return static_cast<int>(threadIdx.x) / kTileHeadDim + 2 * kAtOnce * i;
 }
 
-// Chunks [first, first + count) of at most kAtOnce into `folded`.
-template <typename Kv, int kPasses, int kAtOnce>
-__device__ __forceinline__ void attend_chunks(const AttentionParams& params,
-                                              const SequenceRange& sequence, int kv_head,
-                                              ChunkRange chunks, DecodeShared<kAtOnce>& shared,
-                                              Folded (&folded)[kPasses]) {
-  const int position = sequence.first_position;
-  const int begin = first_key(params, position);
-  const TileQueries queries = load_queries(params, sequence, kv_head, 0);
-  const int key = chunks.first * kChunkKeys + static_cast<int>(threadIdx.x / 32) * kSegmentKeys;
-  TileState state;
-  if (key <= position && key + kSegmentKeys > begin &&
-      key / kChunkKeys < chunks.first + chunks.count) {
-    attend_segment<Kv>(params, sequence, kv_head, queries, key, begin, position + 1, false, state);
-  }
-  finish_totals(state);
-  share_state<kAtOnce>(state, shared);
-  __syncthreads();
+// Adds the chunks whose warps' states are shared, in order.
+template <int kPasses, int kAtOnce>
+__device__ __forceinline__ void fold_shared(const DecodeShared<kAtOnce>& shared,
+                                            Folded (&folded)[kPasses]) {
   const int channel = static_cast<int>(threadIdx.x) % kTileHeadDim;
 #pragma unroll
   for (int i = 0; i < kPasses; ++i) {
@@ -110,6 +97,41 @@ __device__ __forceinline__ void attend_chunks(const AttentionParams& params,
       folded[i].add(one.largest, one.total, one.sum);
     }
   }
+}
+
+// Chunks [first, first + count) of at most kAtOnce into `folded`.
+template <typename Kv, int kPasses, int kAtOnce>
+__device__ __forceinline__ void attend_chunks(const AttentionParams& params,
+                                              const SequenceRange& sequence, int kv_head,
+                                              ChunkRange chunks, DecodeShared<kAtOnce>& shared,
+                                              Folded (&folded)[kPasses]) {
+  const int position = sequence.first_position;
+  const int begin = first_key(params, position);
+  const TileQueries queries = load_queries(params, sequence, kv_head, 0);
+  const int key = chunks.first * kChunkKeys + static_cast<int>(threadIdx.x / 32) * kSegmentKeys;
+  TileState state;
+  if (key <= position && key + kSegmentKeys > begin &&
+      key / kChunkKeys < chunks.first + chunks.count) {
+    const std::int64_t at = segment_at(params, sequence, kv_head, key);
+    attend_segment<Kv>(params, queries, {params.k_cache, params.k_scales, at},
+                       {params.v_cache, params.v_scales, at}, key, {begin, position + 1, false},
+                       state);
+  }
+  finish_totals(state);
+  share_state<kAtOnce>(state, shared);
+  __syncthreads();
+  fold_shared<kPasses, kAtOnce>(shared, folded);
+}
+
+// A query's result with its share of the sink.
+__device__ __forceinline__ void store_folded(const AttentionParams& params,
+                                             const SequenceRange& sequence, int head,
+                                             const Folded& folded) {
+  const int channel = static_cast<int>(threadIdx.x) % kTileHeadDim;
+  const float factor = final_factor(params.sinks, head, folded.largest, folded.total);
+  static_cast<__nv_bfloat16*>(
+      params.out)[(std::int64_t{sequence.first_row} * params.num_heads + head) * kTileHeadDim +
+                  channel] = __float2bfloat16_rn(folded.sum * factor);
 }
 
 // Kv: __nv_bfloat16 or E4m3. kQueries: at least the heads of a group. kAtOnce is
@@ -146,10 +168,7 @@ __global__ void __launch_bounds__(32 * kDecodeWarps * kAtOnce)
     }
     const int head = kv_head * group + query;
     if (params.chunks_per_block >= params.max_chunks) {
-      const float factor = final_factor(params.sinks, head, folded[i].largest, folded[i].total);
-      static_cast<__nv_bfloat16*>(
-          params.out)[(std::int64_t{sequence.first_row} * params.num_heads + head) * kTileHeadDim +
-                      channel] = __float2bfloat16_rn(folded[i].sum * factor);
+      store_folded(params, sequence, head, folded[i]);
       continue;
     }
     float* to = params.partials +
@@ -184,10 +203,7 @@ __global__ void __launch_bounds__(kThreads) attention_fold(const AttentionParams
     folded.add(from[0], from[1], from[2 + channel]);
   }
   griddepcontrol_launch_dependents();
-  const float factor = final_factor(params.sinks, head, folded.largest, folded.total);
-  static_cast<__nv_bfloat16*>(
-      params.out)[(std::int64_t{sequence.first_row} * params.num_heads + head) * kTileHeadDim +
-                  channel] = __float2bfloat16_rn(folded.sum * factor);
+  store_folded(params, sequence, head, folded);
 }
 
 }  // namespace nibble::kernels::device

@@ -193,21 +193,27 @@ __device__ __forceinline__ void add_step(const float (&scores)[8][4], int step, 
   add_values(p, v, state);
 }
 
-// Folds the segment that begins at `segment_key` into the state. [begin, end): keys that some query
-// of the tile sees; whole: every query sees all 64. Asking for the values before the scores are
-// known costs registers and was slower for one row (8.8 us against 8.5 at 1,024 keys) and for many
-// (510 us against 473 for 64 rows at 8,192; bench_cuda, H200).
+// Keys [begin, end) that some query of the tile sees; whole: every query sees all 64.
+struct SeenKeys {
+  int begin;
+  int end;
+  bool is_whole;
+};
+
+// Folds the segment that begins at `segment_key` into the state; its rows may lie in any memory.
+// Asking for the values before the scores are known costs registers and was slower for one row (8.8
+// us against 8.5 at 1,024 keys) and for many (510 us against 473 for 64 rows at 8,192; bench_cuda,
+// H200).
 template <typename Kv>
 __device__ __forceinline__ void attend_segment(const AttentionParams& params,
-                                               const SequenceRange& sequence, int kv_head,
-                                               const TileQueries& queries, int segment_key,
-                                               int begin, int end, bool is_whole,
-                                               TileState& state) {
-  const std::int64_t at = segment_at(params, sequence, kv_head, segment_key);
-  const SegmentValues<Kv> values{{params.v_cache, params.v_scales, at}, segment_key, begin, end};
+                                               const TileQueries& queries,
+                                               const CacheRows<Kv>& keys,
+                                               const CacheRows<Kv>& value_rows, int segment_key,
+                                               const SeenKeys& seen, TileState& state) {
+  const SegmentValues<Kv> values{value_rows, segment_key, seen.begin, seen.end};
   float scores[8][4] = {};
-  score_segment<Kv>(queries, {params.k_cache, params.k_scales, at}, scores);
-  weigh_segment(params, queries, segment_key, is_whole, scores, state);
+  score_segment<Kv>(queries, keys, scores);
+  weigh_segment(params, queries, segment_key, seen.is_whole, scores, state);
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     uint4 v[4];
