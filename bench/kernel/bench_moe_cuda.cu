@@ -3,7 +3,8 @@
 //   bench_moe_cuda check [seed]     every kernel against a double-precision product on the device,
 //                                   on edge sizes and ragged batches; repeats, bit for bit
 //   bench_moe_cuda profile KERNEL EXPERTS TOKENS   one run, for a profiler
-//   bench_moe_cuda time [records]   gpt-oss shapes, both products and the combine of one layer,
+//   bench_moe_cuda time [records [tokens...]]   gpt-oss shapes, both products and the combine of
+//   one layer,
 //                                   replayed from a graph of several routings; JSON lines in a file
 //
 // Weights are random bits from a seed, never zeros; outputs are poisoned before every run.
@@ -337,7 +338,7 @@ const Path kPaths[] = {
     {moe_tiles_form_name(MoeTilesForm::kStream8), &run_product<MoeStreamKernels<MoeStream8>>, true},
     {moe_tiles_form_name(MoeTilesForm::kStream16), &run_product<MoeStreamKernels<MoeStream16>>,
      true},
-    {moe_tiles_form_name(MoeTilesForm::kGrouped64), &run_product<MoeGroupedKernels<MoeGrouped64>>,
+    {moe_tiles_form_name(MoeTilesForm::kGrouped48), &run_product<MoeGroupedKernels<MoeGrouped48>>,
      false},
     {moe_tiles_form_name(MoeTilesForm::kGrouped192), &run_product<MoeGroupedKernels<MoeGrouped192>>,
      false},
@@ -754,14 +755,17 @@ void time_tokens(const Layer& layer, int tokens, Batch& batch, std::FILE* record
   }
 }
 
-int time_all(const char* path) {
+// `only`: numbers of tokens; none: all.
+int time_all(const char* path, const std::vector<int>& only) {
   std::FILE* records = path == nullptr ? nullptr : std::fopen(path, "w");
   for (const int experts : {32, 128}) {
     std::mt19937 random(1234);
     const Layer layer(experts, 2880, 2880, 99);
     Batch batch(layer, 8192, 8192 * 4, 5);
     for (const int tokens : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 8192}) {
-      time_tokens(layer, tokens, batch, records, random);
+      if (only.empty() || std::find(only.begin(), only.end(), tokens) != only.end()) {
+        time_tokens(layer, tokens, batch, records, random);
+      }
     }
   }
   if (records != nullptr) {
@@ -776,13 +780,18 @@ int run(int argc, char** argv) {
     return check(argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 1U);
   }
   if (verb == "time") {
-    return time_all(argc > 2 ? argv[2] : nullptr);
+    std::vector<int> only;
+    for (int i = 3; i < argc; ++i) {
+      only.push_back(std::atoi(argv[i]));
+    }
+    return time_all(argc > 2 ? argv[2] : nullptr, only);
   }
   if (verb == "profile" && argc == 5) {
     return profile(argv[2], std::atoi(argv[3]), std::atoi(argv[4]));
   }
   std::printf(
-      "usage: bench_moe_cuda check [seed] | time [records] | profile KERNEL EXPERTS TOKENS\n");
+      "usage: bench_moe_cuda check [seed] | time [records [tokens...]] | profile KERNEL EXPERTS "
+      "TOKENS\n");
   return 64;
 }
 

@@ -18,12 +18,19 @@ __device__ __forceinline__ void wgmma_wait_group() {
 }
 
 // Descriptor of rows of 128 bytes, 16-byte piece c of row r at place c ^ (r % 8), groups of eight
-// rows 1,024 bytes apart; `at` is 1,024-byte aligned, plus 32 for each 16 columns.
-__device__ __forceinline__ std::uint64_t wgmma_descriptor(std::uint32_t at) {
+// rows 1,024 bytes apart; `at` is 1,024-byte aligned, plus 32 for each 16 columns. Only the low
+// word depends on the place, and 16 bytes further is one more.
+__device__ __forceinline__ std::uint32_t wgmma_descriptor_low(std::uint32_t at) {
+  constexpr std::uint32_t kLeading = 1U << 16U;  // not used with a swizzle
+  return kLeading | ((at & 0x3FFFFU) >> 4U);
+}
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_of(std::uint32_t low) {
   constexpr std::uint64_t kSwizzle128 = 1ULL << 62U;
   constexpr std::uint64_t kGroupStride = (1024ULL >> 4U) << 32U;
-  constexpr std::uint64_t kLeading = 1ULL << 16U;  // not used with a swizzle
-  return kSwizzle128 | kGroupStride | kLeading | ((at & 0x3FFFFU) >> 4U);
+  return kSwizzle128 | kGroupStride | low;
+}
+__device__ __forceinline__ std::uint64_t wgmma_descriptor(std::uint32_t at) {
+  return wgmma_descriptor_of(wgmma_descriptor_low(at));
 }
 
 template <int kCols>
@@ -54,6 +61,23 @@ struct Wgmma<32> {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
           "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
           "+f"(d[14]), "+f"(d[15])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+};
+
+template <>
+struct Wgmma<48> {
+  static __device__ __forceinline__ void run(float (&d)[24], const std::uint32_t (&a)[4],
+                                             std::uint64_t b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n48k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+        "%18, %19, %20, %21, %22, %23}, "
+        "{%24, %25, %26, %27}, %28, 1, 1, 1, 0;"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+          "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+          "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+          "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
   }
 };

@@ -70,10 +70,11 @@ MoeTilesForm moe_tiles_form(std::int32_t num_tokens, std::int32_t top_k, std::in
   if (num_tokens <= 8 || rows <= std::int64_t{4} * num_experts) {
     return MoeTilesForm::kStream8;
   }
-  if (num_tokens <= 16 || rows <= std::int64_t{16} * num_experts) {
+  if (num_tokens <= 16 || rows <= std::int64_t{8} * num_experts) {
     return MoeTilesForm::kStream16;
   }
-  return rows <= std::int64_t{64} * num_experts ? MoeTilesForm::kGrouped64
+  // Of 40 rows on average few experts have more than the 48 of a tile.
+  return rows <= std::int64_t{40} * num_experts ? MoeTilesForm::kGrouped48
                                                 : MoeTilesForm::kGrouped192;
 }
 
@@ -81,7 +82,7 @@ const char* moe_tiles_form_name(MoeTilesForm form) {
   switch (form) {
     case MoeTilesForm::kStream8: return "moe_stream_bf16_mxfp4_f32_n8_sm90";
     case MoeTilesForm::kStream16: return "moe_stream_bf16_mxfp4_f32_n16_sm90";
-    case MoeTilesForm::kGrouped64: return "moe_grouped_bf16_mxfp4_f32_n64_sm90";
+    case MoeTilesForm::kGrouped48: return "moe_grouped_bf16_mxfp4_f32_n48_sm90";
     case MoeTilesForm::kGrouped192: return "moe_grouped_bf16_mxfp4_f32_n192_sm90";
   }
   return "?";

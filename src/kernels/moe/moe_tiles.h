@@ -49,7 +49,7 @@ struct MoeTilesWorkspace {
 MoeTilesWorkspace moe_tiles_workspace(const MoeTilesArgs& args);
 
 // Which kernel: measured boundaries, docs/kernels/moe.md.
-enum class MoeTilesForm : std::uint8_t { kStream8, kStream16, kGrouped64, kGrouped192 };
+enum class MoeTilesForm : std::uint8_t { kStream8, kStream16, kGrouped48, kGrouped192 };
 MoeTilesForm moe_tiles_form(std::int32_t num_tokens, std::int32_t top_k, std::int32_t num_experts);
 // Name of its table row.
 const char* moe_tiles_form_name(MoeTilesForm form);

@@ -17,8 +17,8 @@ namespace nibble::kernels {
 // Shapes that won on an H200 (docs/kernels/moe.md).
 using MoeStream8 = device::StreamConfig<8, 15, 3, 3>;
 using MoeStream16 = device::StreamConfig<16, 15, 3, 3>;
-using MoeGrouped64 = device::GroupedConfig<64, 3, 5, 2>;
-using MoeGrouped192 = device::GroupedConfig<192, 2, 5, 1>;
+using MoeGrouped48 = device::GroupedConfig<48, 4, 5, 1, 2, 5>;
+using MoeGrouped192 = device::GroupedConfig<192, 2, 5, 1, 2, 1>;
 
 // The pair of kernels of one shape.
 template <typename Config>

@@ -16,10 +16,10 @@ TEST(MoeTiles, FormFollowsRowsOfAnExpert) {
   EXPECT_EQ(form(32, 32), MoeTilesForm::kStream8);
   EXPECT_EQ(form(33, 32), MoeTilesForm::kStream16);
   EXPECT_EQ(form(16, 4), MoeTilesForm::kStream16);  // nor a seventeenth
-  EXPECT_EQ(form(128, 32), MoeTilesForm::kStream16);
-  EXPECT_EQ(form(129, 32), MoeTilesForm::kGrouped64);
-  EXPECT_EQ(form(512, 32), MoeTilesForm::kGrouped64);
-  EXPECT_EQ(form(513, 32), MoeTilesForm::kGrouped192);
+  EXPECT_EQ(form(64, 32), MoeTilesForm::kStream16);
+  EXPECT_EQ(form(65, 32), MoeTilesForm::kGrouped48);
+  EXPECT_EQ(form(320, 32), MoeTilesForm::kGrouped48);
+  EXPECT_EQ(form(321, 32), MoeTilesForm::kGrouped192);
   EXPECT_EQ(form(128, 128), MoeTilesForm::kStream8);
   EXPECT_EQ(form(8192, 128), MoeTilesForm::kGrouped192);
 }
@@ -54,7 +54,7 @@ TEST(MoeTiles, EveryFormNamesARow) {
     GTEST_SKIP() << "a build without CUDA";
   }
   for (const MoeTilesForm form : {MoeTilesForm::kStream8, MoeTilesForm::kStream16,
-                                  MoeTilesForm::kGrouped64, MoeTilesForm::kGrouped192}) {
+                                  MoeTilesForm::kGrouped48, MoeTilesForm::kGrouped192}) {
     int count = 0;
     for (const auto& row : moe_tiles_instances()) {
       count += std::string(row.info.name) == moe_tiles_form_name(form);

@@ -62,17 +62,18 @@ __device__ __forceinline__ void spread_word(std::uint32_t word, std::uint32_t (&
       (word << 1U & 0x80008000U) | (word >> 3U & 0x01800180U) | (word >> 7U & 0x00400040U);
 }
 
-// bf16 factors of the two rows of a lane, for the block of 32 columns that words 2 kBlock and
-// 2 kBlock + 1 lie in.
+// bf16 factors, twice, of the two rows of a lane, for the block of 32 columns that words 2 kBlock
+// and 2 kBlock + 1 lie in. The product takes a byte to its place in both halves on the units of
+// multiply-adds; decoding keeps those of shifts busy.
 struct RowFactors {
   std::uint32_t first;
   std::uint32_t second;
 };
 template <int kBlock>
 __device__ __forceinline__ RowFactors row_factors(std::uint32_t scales) {
-  constexpr std::uint32_t kFirst = 0x0404 | (2 * kBlock) << 4 | (2 * kBlock) << 12;
-  constexpr std::uint32_t kSecond = 0x0404 | (2 * kBlock + 1) << 4 | (2 * kBlock + 1) << 12;
-  return {__byte_perm(scales, 0, kFirst) >> 1U, __byte_perm(scales, 0, kSecond) >> 1U};
+  constexpr std::uint32_t kTwice = 0x00800080U;
+  return {__byte_perm(scales, 0, 0x4440 | 2 * kBlock) * kTwice,
+          __byte_perm(scales, 0, 0x4440 | (2 * kBlock + 1)) * kTwice};
 }
 
 // The weights of a word over 2^exponent; exact, see formats/expert_tiles.h.

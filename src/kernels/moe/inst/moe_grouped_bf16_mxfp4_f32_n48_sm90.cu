@@ -2,10 +2,10 @@
 
 namespace nibble::kernels {
 
-using Kernels = MoeGroupedKernels<MoeGrouped64>;
+using Kernels = MoeGroupedKernels<MoeGrouped48>;
 
-extern constinit const Instance<MoeTilesArgs> moe_grouped_bf16_mxfp4_f32_n64_sm90{
-    .info = {.name = "moe_grouped_bf16_mxfp4_f32_n64_sm90",
+extern constinit const Instance<MoeTilesArgs> moe_grouped_bf16_mxfp4_f32_n48_sm90{
+    .info = {.name = "moe_grouped_bf16_mxfp4_f32_n48_sm90",
              .backend = Backend::kCuda,
              .min_sm = 90},
     .accepts = &Kernels::accepts,
