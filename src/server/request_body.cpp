@@ -95,10 +95,10 @@ void read_model(Fields& fields, const ApiContext& context) {
 
 void read_max_tokens(Fields& fields, std::initializer_list<const char*> names, std::int64_t least,
                      Request& request) {
-  request.max_tokens_must_fit = true;
   for (const char* name : names) {
     if (const auto value = fields.integer(name, least, kMostInt32)) {
       request.max_tokens = static_cast<std::int32_t>(*value);
+      request.max_tokens_must_fit = true;  // a default that does not ends earlier
       return;
     }
   }

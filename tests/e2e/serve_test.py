@@ -117,6 +117,10 @@ class Serve(Case):
             if status == 400:
                 self.assertIn("512", reply[2]["error"]["message"])
                 self.assertIn(str(tokens), reply[2]["error"]["message"])
+        # A default that does not fit is no fault of the client's.
+        reply = self.server.post("/v1/completions", {"prompt": [5] * 511})
+        self.assertEqual((reply[0], reply[2]["usage"]["completion_tokens"]), (200, 1), reply)
+        self.assertEqual(self.server.post("/v1/completions", {"prompt": [5] * 512})[0], 400)
         reply = self.server.post("/v1/completions", {"prompt": [5] * 10, "max_tokens": 507})
         self.assertEqual(reply[0], 400)
         self.assertEqual(reply[2]["error"]["param"], "max_tokens")
