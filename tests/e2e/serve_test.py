@@ -46,6 +46,7 @@ class Serve(Case):
 
     def test_stream_equals_whole(self):
         body = chat_body("Tell me a story.", stream_options={"include_usage": True})
+        self.server.chat("Tell me a story.")  # from now on as much of the prompt is cached each time
         whole = self.server.chat("Tell me a story.")
         for events in (self.server.events("/v1/chat/completions", {**body, "stream": True}),
                        self.server.events("/v1/chat/completions", {**body, "stream": True})):
@@ -328,16 +329,20 @@ class Operations(Case):
                 json.loads(line)
 
     def test_second_signal_ends_at_once(self):
-        with Server("--max-model-len", 512) as server:
-            client = server.raw()
-            body = b'{"prompt": "Once", "max_tokens": 500, "ignore_eos": true}'
-            client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s"
-                           % (len(body), body))
-            server.process.send_signal(signal.SIGTERM)
-            server.wait_for_log("draining|stopped")
-            server.process.send_signal(signal.SIGTERM)
-            self.assertIn(server.process.wait(60), (143, 0))
-            client.close()
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+            with self.subTest(number), Server("--max-model-len", 4096) as server:
+                client = server.raw()
+                body = b'{"prompt": "Once", "max_tokens": 4000, "ignore_eos": true, "n": 4}'
+                client.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\n"
+                               b"content-length: %d\r\n\r\n%s" % (len(body), body))
+                while server.metric("num_requests_running") < 4:
+                    time.sleep(0.005)
+                server.process.send_signal(signal.SIGTERM)
+                server.wait_for_log("draining")
+                server.process.send_signal(number)
+                self.assertEqual(server.process.wait(60), code, server.log)
+                self.assertIn("aborted by a second signal", "".join(server.log))
+                client.close()
 
     def test_time_to_drain_is_limited(self):
         with Server("--max-model-len", 4096, "--shutdown-timeout", 0) as server:
