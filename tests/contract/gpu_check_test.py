@@ -15,7 +15,7 @@ MODELS = 'echo "demo:$NIBBLE_DEMO need:$NIBBLE_NEED_GPU"; cat "$NIBBLE_DEMO/conf
 # A comparison of answers finds the GPU's different when it is told to.
 NIBBLE = MODELS + '; case "$1 $*" in run*"--device cuda"*) test -z "$SPOIL" || echo other;; esac'
 STEPS = ["kernel_tests", "expert_products", "memcheck", "memcheck_experts", "racecheck", "racecheck_experts",
-         "verify_bf16", "verify_f32", "verify_dummy", "same_answer", "bench_demo"]
+         "verify_bf16", "verify_f32", "verify_dummy", "verify_fp8_cache", "same_answer", "bench_demo"]
 
 
 def write_program(path, body):
@@ -64,6 +64,10 @@ def problems(root):
     found = (out / "kernel_tests.log").read_text()
     if found != wanted:
         yield f"kernel_tests: want {wanted!r}, found {found!r}"
+    write_program(root / "bin/compute-sanitizer", "exit 9")
+    result, _ = run(root, pack)
+    if result.returncode != 1 or "FAILED: memcheck memcheck_experts racecheck racecheck_experts (" not in result.stdout:
+        yield f"what runs beside: want exit code 1 and the names, found {result.returncode} {result.stdout!r}"
     result, _ = run(root, pack, "--quick", SPOIL="1")
     if result.returncode != 1 or "FAILED: same_answer (logs in" not in result.stdout or "racecheck" in result.stdout:
         yield f"another answer: want exit code 1 and its name, found {result.returncode} {result.stdout!r}"
