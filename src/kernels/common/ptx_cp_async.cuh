@@ -18,6 +18,11 @@ __device__ __forceinline__ void cp_async_cg_16(std::uint32_t to, const void* fro
                : "memory");
 }
 
+// 4 bytes.
+__device__ __forceinline__ void cp_async_ca_4(std::uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
 __device__ __forceinline__ void cp_async_commit_group() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }

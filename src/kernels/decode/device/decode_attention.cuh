@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kernels/common/element.cuh"
+#include "kernels/common/ptx_load.cuh"
 #include "kernels/common/ptx_mma.cuh"
 #include "kernels/decode/device/decode_params.cuh"
 
@@ -347,6 +348,33 @@ __device__ __forceinline__ void fold_units(int index, int head, int splits, Deco
        cvt_bf16x2(low.result(sink), high.result(sink)));
 }
 
+// The next layer's keys and values of this block into L2, by the warps that have no tile: asked for
+// when they are used, they would come behind all the weights that are asked for by then.
+__device__ __forceinline__ void prefetch_keys(int index, int position, DecodeShared& shared) {
+  const DecodeSizes& sizes = shared.sizes();
+  constexpr int kFirst = 32 * DecodeConfig::kKeyWarps;
+  constexpr int kMostTiles = 4 * DecodeConfig::kKeyWarps;
+  const int thread = thread_index() - kFirst;
+  if (index >= sizes.num_layers || thread < 0) {
+    return;
+  }
+  const DecodeLayer& layer = shared.layer(index);
+  const KeyUnit unit(shared, layer.window, position);
+  const auto& cache = shared.caches[layer.cache];
+  const int keys = min(unit.tiles.size(), kMostTiles) * DecodeConfig::kTileKeys;
+  for (int i = thread; i < keys; i += DecodeConfig::kMultiplyThreads - kFirst) {
+    const int key = unit.tiles.begin * DecodeConfig::kTileKeys + i;
+    if (key >= unit.first_key && key < position) {
+      const std::int64_t page = cache.pages[(key >> shared.page_shift) - cache.first_page];
+      const std::int64_t at = ((page * sizes.num_kv_heads + unit.kv_head) * sizes.page_size +
+                               (key & (sizes.page_size - 1))) *
+                              DecodeConfig::kHeadDim;
+      prefetch_l2(layer.k_cache + at);
+      prefetch_l2(layer.v_cache + at);
+    }
+  }
+}
+
 __device__ __forceinline__ void attend_unit(int index, const KeyUnit& unit, DecodeShared& shared) {
   const DecodeSizes& sizes = shared.sizes();
   const DecodeLayer& layer = shared.layer(index);
@@ -392,6 +420,7 @@ __device__ __forceinline__ void attend_unit(int index, const KeyUnit& unit, Deco
 __device__ __forceinline__ int attend(int index, int position, DecodeShared& shared) {
   const DecodeSizes& sizes = shared.sizes();
   const KeyUnit unit(shared, shared.layer(index).window, position);
+  prefetch_keys(index + 1, position, shared);
   if (!unit.is_empty()) {
     attend_unit(index, unit, shared);
   }

@@ -9,6 +9,9 @@
 
 namespace nibble::kernels::device {
 
+// The last ones to tell are not counted: their words are there, or asked for again, sooner than the
+// count says so.
+inline constexpr std::int32_t kDecodeLate = 16;
 inline constexpr std::int64_t kDecodePatienceNs = 10'000'000'000;
 
 __device__ __forceinline__ std::int64_t global_timer() {
@@ -46,26 +49,45 @@ __device__ __forceinline__ void ask(const std::uint32_t* from, uint4& out) {
   out = ld_relaxed_v4(from);
 }
 
-// Words of places 0 .. kCount - 1 that is_there(i), once all of them are whole; zeros for the rest.
+// Asks for words of places 0 .. kCount - 1 that is_there(i), once; zeros for the rest.
 template <int kCount, typename Words, typename IsThere, typename Place>
-__device__ __forceinline__ void bring(Words (&out)[kCount], DecodeShared& shared,
-                                      const IsThere& is_there, const Place& place) {
-  bool is_whole = false;
-  for (std::uint32_t tries = 1; !is_whole; ++tries) {
-    is_whole = true;
+__device__ __forceinline__ void ask_all(Words (&out)[kCount], const IsThere& is_there,
+                                        const Place& place) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    out[i] = {};
+    if (is_there(i)) {
+      ask(place(i), out[i]);
+    }
+  }
+}
+// Asks again for those that are not whole, until all of them are.
+template <int kCount, typename Words, typename Place>
+__device__ __forceinline__ void settle(Words (&out)[kCount], DecodeShared& shared,
+                                       const Place& place) {
+  const auto is_whole = [&] {
+    bool is = true;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      out[i] = {};
-      if (is_there(i)) {
+      is = is && !has_hole(out[i]);
+    }
+    return is;
+  };
+#pragma unroll 1
+  for (std::uint32_t tries = 1; !is_whole() && waits_on(shared, tries); ++tries) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (has_hole(out[i])) {
         ask(place(i), out[i]);
       }
     }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      is_whole = is_whole && !has_hole(out[i]);
-    }
-    is_whole = is_whole || !waits_on(shared, tries);
   }
+}
+template <int kCount, typename Words, typename IsThere, typename Place>
+__device__ __forceinline__ void bring(Words (&out)[kCount], DecodeShared& shared,
+                                      const IsThere& is_there, const Place& place) {
+  ask_all(out, is_there, place);
+  settle(out, shared, place);
 }
 
 // A hole is a NaN that arithmetic does not give; should one come, it becomes another NaN.
@@ -94,7 +116,8 @@ __device__ __forceinline__ void await_count(DecodeShared& shared, int index, Dec
     const std::uint32_t* at = count_at(shared, index, which);
     std::uint32_t count = ld_relaxed_u32(at);
     for (std::uint32_t tries = 1;
-         count + 1 < static_cast<std::uint32_t>(wanted) && waits_on(shared, tries); ++tries) {
+         static_cast<std::int32_t>(count) + 1 < wanted - kDecodeLate && waits_on(shared, tries);
+         ++tries) {
       count = ld_relaxed_u32(at);
     }
   }

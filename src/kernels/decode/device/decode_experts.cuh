@@ -10,6 +10,7 @@
 #pragma once
 
 #include "kernels/common/element.cuh"
+#include "kernels/common/ptx_cp_async.cuh"
 #include "kernels/decode/device/decode_params.cuh"
 #include "kernels/moe/device/expert_matrix.cuh"
 
@@ -50,63 +51,65 @@ class BandInput {
   std::uint32_t pairs_[kWords][2] = {};
 };
 
+// Where a lane's part of a band lies in a slot.
+struct BandPlace {
+  int values;  // first of its bytes
+  int scales;  // those of chunk `lane % 4` of the warp's
+  int chunks;  // of the warp
+  bool has_scales;
+
+  __device__ __forceinline__ BandPlace(int all_chunks, int thread) {
+    const int first = thread / 32 * DecodeConfig::kChunks;
+    const int lane = thread % 32;
+    chunks = all_chunks - first;
+    values = first * formats::kChunkValueBytes + 16 * lane;
+    scales = all_chunks * formats::kChunkValueBytes +
+             (first + lane % 4) * formats::kChunkScaleBytes + lane / 4 * 4;
+    has_scales = lane % 4 < min(chunks, DecodeConfig::kChunks);
+  }
+};
+
 // What a lane holds of its warp's part of a band: words of each chunk; scales of chunk `lane % 4`.
 struct BandPart {
   uint4 words[DecodeConfig::kChunks];
   std::uint32_t scales;
 
-  __device__ __forceinline__ void read(const unsigned char* slot, int chunks, int thread) {
-    const int first = thread / 32 * DecodeConfig::kChunks;
-    const int lane = thread % 32;
-    const int t = lane % 4;
+  __device__ __forceinline__ void read(const unsigned char* slot, const BandPlace& place) {
 #pragma unroll
     for (int c = 0; c < DecodeConfig::kChunks; ++c) {
-      words[c] = first + c < chunks
-                     ? *reinterpret_cast<const uint4*>(
-                           slot + (first + c) * formats::kChunkValueBytes + 16 * lane)
-                     : make_uint4(0, 0, 0, 0);
+      words[c] =
+          c < place.chunks
+              ? *reinterpret_cast<const uint4*>(slot + place.values + c * formats::kChunkValueBytes)
+              : make_uint4(0, 0, 0, 0);
     }
-    const unsigned char* at = slot + chunks * formats::kChunkValueBytes +
-                              (first + t) * formats::kChunkScaleBytes + lane / 4 * 4;
-    const bool has_chunk = t < DecodeConfig::kChunks && first + t < chunks;
-    scales = has_chunk ? *reinterpret_cast<const std::uint32_t*>(at) : 0U;  // a factor of 0
+    // No scale is a factor of 0.
+    scales = place.has_scales ? *reinterpret_cast<const std::uint32_t*>(slot + place.scales) : 0U;
   }
 };
 
-// Sums of the warp's columns for rows 2 g and 2 g + 1 of kCount bands, the same in a quad's lanes.
-// Several at once, so that one's chain of matrix instructions runs beside another's.
-template <int kCount>
-__device__ __forceinline__ void multiply_parts(const BandPart (&parts)[kCount], const BandInput& x,
-                                               float2 (&out)[kCount]) {
-  float even[kCount][4] = {};  // two chains for each band
-  float odd[kCount][4] = {};
+// Sums of the warp's columns for rows 2 g and 2 g + 1, the same in a quad's lanes.
+__device__ __forceinline__ float2 multiply_part(const BandPart& part, const BandInput& x) {
+  float even[4] = {};
+  float odd[4] = {};
 #pragma unroll
   for (int c = 0; c < DecodeConfig::kChunks; ++c) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      x.multiply(4 * c, parts[i].words[c].x, even[i]);
-      x.multiply(4 * c + 1, parts[i].words[c].y, odd[i]);
-      x.multiply(4 * c + 2, parts[i].words[c].z, even[i]);
-      x.multiply(4 * c + 3, parts[i].words[c].w, odd[i]);
-    }
+    x.multiply(4 * c, part.words[c].x, even);
+    x.multiply(4 * c + 1, part.words[c].y, odd);
+    x.multiply(4 * c + 2, part.words[c].z, even);
+    x.multiply(4 * c + 3, part.words[c].w, odd);
   }
   // The lane's columns are blocks 2 t and 2 t + 1: both of chunk t.
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const std::uint32_t scales = parts[i].scales;
-    out[i].x = (even[i][0] + odd[i][0]) * scale_f32<0>(scales);
-    out[i].x = fmaf(even[i][1] + odd[i][1], scale_f32<2>(scales), out[i].x);
-    out[i].y = (even[i][2] + odd[i][2]) * scale_f32<1>(scales);
-    out[i].y = fmaf(even[i][3] + odd[i][3], scale_f32<3>(scales), out[i].y);
-  }
+  float2 out;
+  out.x = (even[0] + odd[0]) * scale_f32<0>(part.scales);
+  out.x = fmaf(even[1] + odd[1], scale_f32<2>(part.scales), out.x);
+  out.y = (even[2] + odd[2]) * scale_f32<1>(part.scales);
+  out.y = fmaf(even[3] + odd[3], scale_f32<3>(part.scales), out.y);
 #pragma unroll
   for (int step = 1; step <= 2; step *= 2) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      out[i].x += __shfl_xor_sync(0xFFFFFFFFU, out[i].x, step);
-      out[i].y += __shfl_xor_sync(0xFFFFFFFFU, out[i].y, step);
-    }
+    out.x += __shfl_xor_sync(0xFFFFFFFFU, out.x, step);
+    out.y += __shfl_xor_sync(0xFFFFFFFFU, out.y, step);
   }
+  return out;
 }
 
 struct BandProduct {
@@ -135,69 +138,91 @@ __device__ __forceinline__ BandProduct down_product(int index, const DecodeShare
           true};
 }
 
-// The next two bands, or one; sums of warps into shared.products.bands from `first` on.
-__device__ __forceinline__ void multiply_pair(const BandInput& input, int chunks, int first,
-                                              bool has_second, int thread, DecodeShared& shared,
-                                              RingPlace& place) {
-  const int warp = thread / 32;
-  const bool has_part = warp * DecodeConfig::kChunks < chunks;
-  BandPart parts[2] = {};
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    if (i == 0 || has_second) {
-      wait_full(shared, place);
-      if (has_part) {
-        parts[i].read(shared.ring[place.index], chunks, thread);
-      }
-      leave_slot(shared, place, thread % 32 == 0, DecodeConfig::kQuarters);
-      place.next();
-    }
-  }
-  float2 sums[2];
-  multiply_parts(parts, input, sums);
-  if (has_part && thread % 4 == 0) {
-    float* out = &shared.products.bands[first][warp][thread % 32 / 4 * 2];
-    *reinterpret_cast<float2*>(out) = sums[0];
-    if (has_second) {
-      *reinterpret_cast<float2*>(out + DecodeConfig::kBandWarps * 16) = sums[1];
-    }
-  }
-}
+// This block's bands of a product, each read ahead of the product of the one before; sums of warps
+// into shared.products.bands.
+class Bands {
+ public:
+  __device__ __forceinline__ Bands(const BandProduct& product, DecodeShared& shared,
+                                   RingPlace& place)
+      : product_(product),
+        shared_(shared),
+        place_(place),
+        left_(place),
+        thread_(thread_index()),
+        part_((product.cols + formats::kChunkCols - 1) / formats::kChunkCols, thread_),
+        x_(reinterpret_cast<const std::uint32_t*>(shared.products.x)),
+        unit_(product.units.begin),
+        end_(product.units.begin) {}
 
-__device__ __forceinline__ void multiply_bands(const BandProduct& product, DecodeShared& shared,
-                                               RingPlace& place) {
-  const int thread = thread_index();
-  const int chunks = (product.cols + formats::kChunkCols - 1) / formats::kChunkCols;
-  const auto* x = reinterpret_cast<const std::uint32_t*>(shared.products.x);
-  // Bands of one input after another: up to the end of the slot of top-k, or all.
-  int unit = product.units.begin;
-  int end =
-      product.has_input_of_each ? (product.first_slot + 1) * product.num_bands : product.units.end;
-#pragma unroll 1
-  for (; unit < product.units.end; end += product.num_bands, x += product.cols / 2) {
-    const int last = min(end, product.units.end);
-    BandInput input;
-    input.load(x, product.cols, thread);
-#pragma unroll 1
-    for (; unit < last; unit += 2) {
-      multiply_pair(input, chunks, unit - product.units.begin, unit + 1 < last, thread, shared,
-                    place);
+  __device__ __forceinline__ void run() {
+    if (product_.units.size() == 0) {
+      return;
     }
-    unit = last;
+    // Bands of one input after another: up to the end of the slot of top-k, or all.
+    int last = product_.has_input_of_each ? (product_.first_slot + 1) * product_.num_bands
+                                          : product_.units.end;
+    BandPart first = {};
+    BandPart second = {};
+    read(first);
+#pragma unroll 1
+    while (true) {
+      if (unit_ == end_) {
+        input_.load(x_, product_.cols, thread_);
+        x_ += product_.cols / 2;
+        end_ = min(last, product_.units.end);
+        last += product_.num_bands;
+      }
+      if (!step(first, second)) {
+        break;
+      }
+      first = second;
+    }
   }
-}
+
+ private:
+  __device__ __forceinline__ void read(BandPart& to) {
+    wait_full(shared_, place_);
+    to.read(shared_.ring[place_.index], part_);
+    place_.next();
+  }
+  // Whether there is more.
+  __device__ __forceinline__ bool step(const BandPart& now, BandPart& ahead) {
+    leave_slot(shared_, left_, thread_ % 32 == 0, DecodeConfig::kQuarters);
+    left_.next();
+    const bool has_more = unit_ + 1 < product_.units.end;
+    if (has_more) {
+      read(ahead);
+    }
+    const float2 sums = multiply_part(now, input_);
+    if (part_.chunks > 0 && thread_ % 4 == 0) {
+      float* out =
+          &shared_.products.bands[unit_ - product_.units.begin][thread_ / 32][thread_ % 32 / 4 * 2];
+      *reinterpret_cast<float2*>(out) = sums;
+    }
+    ++unit_;
+    return has_more;
+  }
+
+  const BandProduct& product_;
+  DecodeShared& shared_;
+  RingPlace& place_;
+  RingPlace left_;  // what is given back to the producer next
+  int thread_;
+  BandPlace part_;
+  const std::uint32_t* x_;
+  BandInput input_;
+  int unit_;
+  int end_;  // of the bands of the input
+};
 
 // The row whose sum this thread finishes: row `thread % 16` of the block's band `thread / 16`.
-// Factor and bias come from memory, so they are asked for in front of the product.
 struct BandRow {
   int thread;
   bool is_there;
   int slot;  // of top-k
   int row;   // of the expert's matrix
-  float factor = 0.0F;
-  __nv_bfloat16 bias = __ushort_as_bfloat16(0);
 
-  __device__ __forceinline__ BandRow(const BandProduct& product, const DecodeShared& shared)
+  __device__ __forceinline__ BandRow(const BandProduct& product)
       : thread(thread_index()), slot(product.first_slot) {
     int band = product.units.begin + thread / 16 - slot * product.num_bands;
     if (band >= product.num_bands) {
@@ -206,24 +231,34 @@ struct BandRow {
     }
     row = band * 16 + thread % 16;
     is_there = thread / 16 < product.units.size() && row < product.num_rows;
-    if (is_there) {
-      const std::int64_t expert = shared.ids[slot];
-      factor = __ldg(product.tiles.factors + expert);
-      if (product.tiles.bias != nullptr) {
-        bias = __ldg(reinterpret_cast<const __nv_bfloat16*>(product.tiles.bias) +
-                     expert * product.num_rows + row);
-      }
-    }
   }
 
-  __device__ __forceinline__ float finish(int cols, const DecodeShared& shared) const {
-    const int warps = (cols + 191) / 192;
+  // Factor and bias into shared memory: asked for in front of the product.
+  __device__ __forceinline__ void ask(const BandProduct& product, DecodeShared& shared) const {
+    if (is_there && thread % 2 == 0 && product.tiles.bias != nullptr) {
+      cp_async_ca_4(shared_address(&shared.band_bias[thread / 2]),
+                    product.tiles.bias + std::int64_t{shared.ids[slot]} * product.num_rows + row);
+    }
+    if (thread < 2 && product.first_slot + thread < shared.sizes().top_k) {
+      cp_async_ca_4(shared_address(&shared.band_factors[thread]),
+                    product.tiles.factors + shared.ids[product.first_slot + thread]);
+    }
+    cp_async_commit_group();
+  }
+
+  __device__ __forceinline__ float finish(const BandProduct& product,
+                                          const DecodeShared& shared) const {
+    const int warps = (product.cols + 191) / 192;
     float sum = 0.0F;
 #pragma unroll 5
     for (int warp = 0; warp < warps; ++warp) {
       sum += shared.products.bands[thread / 16][warp][thread % 16];
     }
-    return fmaf(sum * kDecodeLower, factor, __bfloat162float(bias));
+    const float bias =
+        product.tiles.bias == nullptr
+            ? 0.0F
+            : __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(shared.band_bias)[thread]);
+    return fmaf(sum * kDecodeLower, shared.band_factors[slot - product.first_slot], bias);
   }
 };
 
@@ -273,23 +308,28 @@ __device__ __forceinline__ void multiply_experts(int index, DecodeShared& shared
     const bool is_down = which == 1;
     const BandProduct product =
         is_down ? down_product(index, shared) : gate_up_product(index, shared);
-    const BandRow row(product, shared);
+    const BandRow row(product);
+    if (!is_down) {
+      row.ask(product, shared);
+    }
     if (is_down) {
       sync_multiplying();  // everyone has told, and read the input and the sums of gate/up
       if (thread_index() == 0) {
         count_told(shared, index, DecodeCount::kHidden);
       }
+      row.ask(product, shared);
       shared.mark(index, DecodeMark::kGateUp);
       await_count(shared, index, DecodeCount::kHidden, shared.sizes().num_blocks);
       bring_h(index, product, shared);
       sync_multiplying();
       shared.mark(index, DecodeMark::kHidden);
     }
-    multiply_bands(product, shared, place);
+    Bands(product, shared, place).run();
+    cp_async_wait_group<0>();
     sync_multiplying();
     if (row.thread / 32 * 2 < product.units.size()) {
       // A warp may reach one band past the last: what it finds there is not told.
-      const float value = row.is_there ? row.finish(product.cols, shared) : 0.0F;
+      const float value = row.is_there ? row.finish(product, shared) : 0.0F;
       if (!is_down) {
         tell_h(index, row, value, shared);
       } else if (row.is_there) {

@@ -1,4 +1,4 @@
-// The whole step: every block walks through all layers; one warp produces, sixteen multiply.
+// The whole step: every block walks through all layers; one warp produces, fifteen multiply.
 #pragma once
 
 #include "kernels/decode/device/decode_experts.cuh"
@@ -87,34 +87,36 @@ __device__ __forceinline__ void multiply_dense(DenseProduct product, int index,
   const DecodeRange rows = dense_rows(product, shared);
   const DecodeLayer& layer = shared.layer(index);
   const int thread = thread_index();
-  float bias = 0.0F;
-  float norm_weight = 0.0F;
-  RouterColumns columns;
-  if (is_output) {
-    columns.load(shared, layer);
-  }
   if (product != DenseProduct::kHead && thread < rows.size()) {
-    bias = __ldg((is_output ? layer.o_bias : layer.qkv_bias) + rows.begin + thread);
-    norm_weight = is_output ? __ldg(layer.mlp_norm + rows.begin + thread) : 0.0F;
+    cp_async_ca_4(shared_address(&shared.products.row_bias[thread]),
+                  (is_output ? layer.o_bias : layer.qkv_bias) + rows.begin + thread);
+    if (is_output) {
+      cp_async_ca_4(shared_address(&shared.products.row_norm[thread]),
+                    layer.mlp_norm + rows.begin + thread);
+    }
   }
+  cp_async_commit_group();
   std::uint32_t* to =
       product == DenseProduct::kHead
           ? reinterpret_cast<std::uint32_t*>(shared.args.logits)
           : shared.words(index, is_output ? shared.exchange.residual : shared.exchange.qkv);
-  multiply_rows(is_output ? shared.sizes().q_width() : shared.sizes().hidden, rows, shared, place,
-                [&](int row_of_group, int row, float sum) {
-                  float value = sum + bias;
-                  if (is_output) {
-                    value += shared.residual[row];
-                    shared.own[row_of_group] = value;
-                    shared.own_normed[row_of_group] = value * norm_weight;
-                  }
-                  tell(to + row, value);
-                });
+  multiply_rows(
+      is_output ? shared.sizes().q_width() : shared.sizes().hidden, rows, shared, place,
+      [&](int row_of_group, int row, float sum) {
+        float value =
+            product == DenseProduct::kHead ? sum : sum + shared.products.row_bias[row_of_group];
+        if (is_output) {
+          value += shared.residual[row];
+          shared.products.own[row_of_group] = value;
+          shared.products.own_normed[row_of_group] = value * shared.products.row_norm[row_of_group];
+        }
+        tell(to + row, value);
+      });
+  cp_async_wait_group<0>();  // a block without rows has not waited
   sync_multiplying();
   if (is_output) {
     shared.mark(index, DecodeMark::kOutput);
-    tell_router(index, columns, rows.size(), shared);
+    tell_router(index, rows.size(), shared);
     sync_multiplying();
     if (thread == 0) {
       count_told(shared, index, DecodeCount::kRouter);

@@ -1,11 +1,13 @@
 // The producer: asks for all weights of the step in the order in which they are used, as far ahead
-// as the ring reaches. It waits for nothing but room, and for the experts' ids.
+// as the ring reaches, some slots at a time. It waits for room, for slots to arrive, and for the
+// experts' ids.
 //
 // One thread, which shares its scheduler with four multiplying warps: what it computes for each
 // slot must be little, or it is what the step waits for.
 #pragma once
 
 #include "kernels/common/ptx_bulk.cuh"
+#include "kernels/common/ptx_load.cuh"
 #include "kernels/decode/device/decode_params.cuh"
 
 namespace nibble::kernels::device {
@@ -53,6 +55,14 @@ class DecodeProducer {
     prefetch(layer.o_bias, hidden_units_);
     prefetch(layer.mlp_norm, hidden_units_);
     prefetch(layer.router, router_units_);
+    if (blockIdx.x == 0) {
+      for (int i = 0; i < params_.args.sizes.num_heads; i += 32) {  // lines of 128 bytes
+        prefetch_l2(layer.sinks + i);
+      }
+      for (int i = 0; i < params_.args.sizes.num_experts; i += 32) {
+        prefetch_l2(layer.router_bias + i);
+      }
+    }
   }
   static constexpr int kUnitBytes = 64;
   __device__ __forceinline__ DecodeRange units_of(std::int64_t bytes) const {
@@ -72,6 +82,12 @@ class DecodeProducer {
   // The slot that comes next, empty, `bytes` announced.
   __device__ __forceinline__ unsigned char* take(std::uint32_t bytes) {
     mbarrier_wait(&shared_.empty[place_.index], place_.parity ^ 1U);
+    if (num_in_flight_ == DecodeConfig::kInFlight) {
+      mbarrier_wait(&shared_.full[landed_.index], landed_.parity);
+      landed_.next();
+    } else {
+      ++num_in_flight_;
+    }
     mbarrier_arrive_expect_tx(&shared_.full[place_.index], bytes);
     return shared_.ring[place_.index];
   }
@@ -126,6 +142,8 @@ class DecodeProducer {
   DecodeRange qkv_units_;
   DecodeRange router_units_;
   RingPlace place_;
+  RingPlace landed_;  // the next one to arrive
+  int num_in_flight_ = 0;
 };
 
 }  // namespace nibble::kernels::device

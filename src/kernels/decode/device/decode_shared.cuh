@@ -19,6 +19,9 @@ struct DecodeConfig {
   // 4 rows of 2,880 bf16, 3 of 4,096, or a band of 45 chunks of an expert.
   static constexpr int kSlots = 8;
   static constexpr int kSlotBytes = 24576;
+  // Slots that are on their way at once: enough for the memory's speed. With more, whatever else a
+  // block reads waits behind them, and blocks wait for each other's words.
+  static constexpr int kInFlight = 2;
   // Rows of dense weights: a slot's rows go to four warps each, a quarter of the columns a warp.
   static constexpr int kQuarters = 4;
   static constexpr int kMaxRowsOfSlot = 4;
@@ -43,6 +46,7 @@ struct DecodeConfig {
   // Routing.
   static constexpr int kMaxOwnRows = 24;
   static constexpr int kMaxExperts = 128;
+  static constexpr int kRouterWords = kMaxOwnRows / 2 + 1;  // the first and last by half
   static constexpr int kMaxBlocks = 160;
   static constexpr int kMaxTopK = 4;
 };
@@ -52,6 +56,18 @@ struct DecodeProducts {
   union {
     float rows[2][DecodeConfig::kGroupRows][DecodeConfig::kQuarters];
     float bands[DecodeConfig::kMaxBands][DecodeConfig::kBandWarps][16];
+    struct {  // of q, k, v and of the output product, which are one group of rows
+      float own_rows[DecodeConfig::kGroupRows][DecodeConfig::kQuarters];
+      // Brought while the product runs: a load that is still under way holds up whatever else its
+      // warp waits for.
+      float row_bias[DecodeConfig::kGroupRows];
+      float row_norm[DecodeConfig::kMaxOwnRows];  // weights
+      float
+          own_normed[DecodeConfig::kMaxOwnRows];  // rows of the residual that this block computes,
+      float own[DecodeConfig::kMaxOwnRows];       // times the norm's weights, and as they are
+      // Pairs of bf16: the router's columns of this block's rows.
+      std::uint32_t router[DecodeConfig::kMaxExperts][DecodeConfig::kRouterWords];
+    };
   };
 };
 
@@ -75,10 +91,10 @@ struct DecodeShared {
   float cosine[DecodeConfig::kHeadDim / 2];
   float sine[DecodeConfig::kHeadDim / 2];
   float logits[DecodeConfig::kMaxExperts + 1];  // and the sum of squares
-  float chosen[DecodeConfig::kMaxTopK];
   float squares[DecodeConfig::kWarps];
-  float own_normed[DecodeConfig::kMaxOwnRows];  // rows of the residual that this block computes,
-  float own[DecodeConfig::kMaxOwnRows];         // times the norm's weights, and as they are
+  float factor;                                          // of the norm
+  std::uint32_t band_bias[DecodeConfig::kMaxBands * 8];  // pairs of bf16
+  float band_factors[2];                                 // of both slots that bands may belong to
   std::int32_t ids[DecodeConfig::kMaxTopK];
   float weights[DecodeConfig::kMaxTopK];
   struct {
@@ -166,7 +182,12 @@ __device__ __forceinline__ int rows_of_slot(int cols) {
              : 3;
 }
 
-__device__ __forceinline__ int thread_index() { return static_cast<int>(threadIdx.x); }
+// Asked for anew by each phase: what is derived from it must not live in registers through all.
+__device__ __forceinline__ int thread_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
 __device__ __forceinline__ int warp_index() { return thread_index() / 32; }
 __device__ __forceinline__ int lane_index() { return thread_index() % 32; }
 

@@ -25,6 +25,8 @@ struct DecodeSizes {
   constexpr std::int32_t group() const { return num_heads / num_kv_heads; }
   constexpr std::int32_t gate_up_bands() const { return (2 * intermediate + 15) / 16; }
   constexpr std::int32_t down_bands() const { return (hidden + 15) / 16; }
+  // Of a sum that all blocks have parts of, in whole pieces of 16 bytes.
+  constexpr std::int32_t part_words() const { return (num_blocks + 3) / 4 * 4; }
   // Blocks that may share the keys of one kv head.
   constexpr std::int32_t max_splits() const {
     const std::int32_t most = num_blocks / num_kv_heads;
@@ -63,11 +65,12 @@ struct DecodeExchange {
   std::int64_t state = 0;      // float [num_kv_heads, max_splits, group, kDecodeStateFloats]
   std::int64_t attention = 0;  // pairs of bf16 [num_heads * head_dim / 2]
   std::int64_t residual = 0;   // float [hidden] after attention
-  std::int64_t router = 0;     // float [num_experts + 1, num_blocks]: parts; the last: of squares
-  std::int64_t h = 0;          // pairs of bf16 [top_k, intermediate / 2]
-  std::int64_t y = 0;          // float [top_k, hidden]
-  std::int64_t counts = 0;     // [kDecodeCounts, kDecodeCountWords]: the first word of each
-  std::int64_t words = 0;      // of a layer
+  // float [num_experts + 1, part_words()]: parts; the last: of squares
+  std::int64_t router = 0;
+  std::int64_t h = 0;       // pairs of bf16 [top_k, intermediate / 2]
+  std::int64_t y = 0;       // float [top_k, hidden]
+  std::int64_t counts = 0;  // [kDecodeCounts, kDecodeCountWords]: the first word of each
+  std::int64_t words = 0;   // of a layer
 
   constexpr explicit DecodeExchange(const DecodeSizes& sizes) {
     const auto take = [this](std::int64_t count) {
@@ -80,7 +83,7 @@ struct DecodeExchange {
                  kDecodeStateFloats);
     attention = take(sizes.q_width() / 2);
     residual = take(sizes.hidden);
-    router = take(std::int64_t{sizes.num_experts + 1} * sizes.num_blocks);
+    router = take(std::int64_t{sizes.num_experts + 1} * sizes.part_words());
     h = take(std::int64_t{sizes.top_k} * sizes.intermediate / 2);
     y = take(std::int64_t{sizes.top_k} * sizes.hidden);
     counts = take(std::int64_t{kDecodeCounts} * kDecodeCountWords);
