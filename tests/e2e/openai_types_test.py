@@ -224,6 +224,9 @@ class Types(Case):
         self.assertEqual((response.model, response.error), ("demo", None))
         self.assertLess(abs(response.created_at - time.time()), 600)
         self.assertEqual(response.completed_at is None, response.status != "completed")
+        last = "completed" if response.status == "completed" else "incomplete"
+        self.assertEqual([item.status for item in response.output],
+                         ["completed"] * (len(response.output) - 1) + [last])
         if response.status == "incomplete":
             self.assertEqual(response.incomplete_details.reason, "max_output_tokens")
         for name in ("temperature", "metadata", "instructions", "user", "safety_identifier",

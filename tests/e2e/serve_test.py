@@ -393,7 +393,7 @@ class Operations(Case):
         self.assert_fails(2, "serve", DEMO, "--ssl-certfile", names[1], "--ssl-keyfile", names[1],
                           message="--ssl-certfile")
         with Server("--ssl-certfile", names[0], "--ssl-keyfile", names[1], "--max-model-len", 4096,
-                    "--stream-buffer", 4096) as server:
+                    "--stream-buffer", 4096, "--read-timeout", 1) as server:
             self.assertTrue(server.url.startswith("https://"))
             context = ssl.create_default_context(cafile=names[0])
             context.check_hostname = False
@@ -425,6 +425,8 @@ class Operations(Case):
                 self.assertNotIn(b"200", read_all(client))
             with server.raw():
                 pass
+            with server.raw() as client:  # begins nothing
+                self.assertEqual(client.recv(1), b"")
             self.assertEqual(server.stop(), 0)
 
     def test_wrong_flags(self):
