@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "kernels/attention/attention.h"
@@ -22,7 +23,8 @@ void attend(const AttentionArgs& args, const AttentionSequence& sequence, std::i
   const std::int64_t at =
       (std::int64_t{sequence.first_row + row} * args.num_heads + head) * args.head_dim;
   std::vector<double> scores;
-  double largest = args.sinks == nullptr ? -INFINITY : double{args.sinks[head]};
+  double largest =
+      args.sinks == nullptr ? -std::numeric_limits<double>::infinity() : double{args.sinks[head]};
   for (std::int32_t key = first; key <= position; ++key) {
     const std::int64_t from = row_of(args, sequence, kv_head, key);
     double score = 0.0;

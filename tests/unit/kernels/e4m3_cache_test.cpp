@@ -45,7 +45,8 @@ struct Filled {
     for (std::int32_t row = 0; row < shape.rows; ++row) {
       positions.push_back(row);
       slots.push_back((num_pages - 1 - row / kPageSize) * kPageSize + row % kPageSize);
-      float* kv = qkv.data() + std::int64_t{row} * width() + shape.num_heads * shape.head_dim;
+      float* kv =
+          qkv.data() + std::int64_t{row} * width() + std::int64_t{shape.num_heads} * shape.head_dim;
       for (std::int32_t j = 0; j < shape.head_dim; ++j) {
         kv[j] *= 1000.0F;
       }
