@@ -86,19 +86,26 @@ int available_processors() {
   return limit > 0 ? std::min(allowed, limit) : allowed;
 }
 
-ThreadPool::ThreadPool(int num_threads)
+ThreadPool::ThreadPool(int num_threads, const std::vector<MemoryNode>& nodes)
     : num_threads_(num_threads > 0 ? num_threads : available_processors()),
+      places_(place_workers(allowed_processors(), nodes, num_threads_)),
       parts_(std::make_unique<Part[]>(num_threads_)) {
-  const std::vector<int> cpus = allowed_processors();
-  const bool pin = num_threads_ > 1 && static_cast<int>(cpus.size()) >= num_threads_;
   for (int worker = 1; worker < num_threads_; ++worker) {
-    threads_.emplace_back([this, worker, pin, cpu = pin ? cpus[worker] : 0] {
-      if (pin) {
-        pin_current_thread(cpu);
+    threads_.emplace_back([this, worker] {
+      if (!places_.empty()) {
+        pin_current_thread(places_[worker].processor);
       }
       work(worker);
     });
   }
+}
+
+std::vector<int> ThreadPool::processors() const {
+  std::vector<int> out;
+  for (const WorkerPlace& place : places_) {
+    out.push_back(place.processor);
+  }
+  return out;
 }
 
 ThreadPool::~ThreadPool() {

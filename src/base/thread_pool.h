@@ -17,6 +17,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/memory_nodes.h"
+
 namespace nibble {
 
 // Half-open range of work items.
@@ -37,13 +39,21 @@ class ThreadPool {
  public:
   // `num_threads` workers, the caller included. 0: one for each processor that the affinity mask
   // and the container's CPU limit grant. Workers are pinned to distinct processors of the mask if
-  // it has enough.
-  explicit ThreadPool(int num_threads = 0);
+  // it has enough, node by node (place_workers()). The caller's own thread stays where it is.
+  explicit ThreadPool(int num_threads = 0) : ThreadPool(num_threads, memory_nodes()) {}
+  ThreadPool(int num_threads, const std::vector<MemoryNode>& nodes);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return num_threads_; }
+  // Of memory near a worker: that of its processor, or 0 where workers are not pinned.
+  int node_of(int worker) const { return places_.empty() ? 0 : places_[worker].node; }
+  // Of the workers, in their order; empty where they are not pinned.
+  std::vector<int> processors() const;
+  bool has_several_nodes() const {
+    return !places_.empty() && places_.front().node != places_.back().node;
+  }
 
   // Calls body(worker) once for each worker 0 .. size() - 1 and waits for all.
   template <typename Body>
@@ -82,6 +92,7 @@ class ThreadPool {
   std::atomic<bool> stopping_{false};
   alignas(64) std::atomic<std::uint64_t> phase_{0};
   alignas(64) std::atomic<int> unfinished_{0};
+  std::vector<WorkerPlace> places_;  // of each worker; empty: not pinned
   std::unique_ptr<Part[]> parts_;
   std::vector<std::thread> threads_;
 };

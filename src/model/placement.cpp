@@ -1,6 +1,7 @@
 #include "model/placement.h"
 
 #include "base/error.h"
+#include "model/weight_placement.h"
 #include "tensor/uploader.h"
 
 namespace nibble::model {
@@ -72,6 +73,11 @@ Status place_on_host(const Placed& what, Placement& to) {
     to.memory.owned_weight_bytes += what.weights->dummy->bytes();
   }
   to.arrays = host_arrays(*what.weights, what.inv_freq.data());
+  if (what.pool.has_several_nodes()) {
+    place_weights(
+        bytes_of_workers(what.config, to.arrays, what.options.int8_experts, what.pool.size()),
+        what.pool);
+  }
   return {};
 }
 

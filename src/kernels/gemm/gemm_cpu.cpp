@@ -4,13 +4,14 @@
 
 #include "kernels/common/element.h"
 #include "kernels/common/parallel.h"
+#include "kernels/common/row_share.h"
 #include "kernels/gemm/gemm_tile.h"
 
 namespace nibble::kernels {
 namespace {
 
 // Inputs that stay in the second-level cache while weight rows stream past them.
-constexpr std::int64_t kInputBytes = 512 * 1024;
+constexpr std::int64_t kInputBytes = std::int64_t{512} * 1024;
 // Below this many products a call costs less than waking the pool.
 constexpr std::int64_t kInlineProducts = 1 << 15;
 
@@ -92,7 +93,8 @@ Status run_gemm(const GemmArgs& args, const Exec& exec, TileFn multiply) {
   if (num_workers(exec) == 1 || products < kInlineProducts) {
     work({0, num_tiles});
   } else {
-    exec.pool->run_split(num_tiles, 1, [&](int /*worker*/, Range tiles) { work(tiles); });
+    exec.pool->run(
+        [&](int worker) { work(gemm_tile_share(num_tiles, exec.pool->size(), worker)); });
   }
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/common/element.h"
 #include "kernels/common/parallel.h"
+#include "kernels/common/row_share.h"
 #include "kernels/gemm/gemm_tile.h"
 #include "kernels/moe/int8_groups.h"
 #include "kernels/moe/moe_tile.h"
@@ -17,7 +18,7 @@ namespace {
 // Below this many products a call costs less than waking the pool.
 constexpr std::int64_t kInlineProducts = 1 << 15;
 // Tiles whose sums are finished together: 32 values of h, so that the activation fills vectors.
-constexpr std::int64_t kStoredTiles = 8;
+constexpr std::int64_t kStoredTiles = kInt8UnitTiles;
 constexpr std::int64_t kTileSums = std::int64_t{kTileInputs} * kTileRows;
 // Which are then one block of h in int8.
 static_assert(kStoredTiles * kTileRows / 2 == kInt8Block);
@@ -89,6 +90,8 @@ class ExpertRun {
       return;
     }
     const int workers = num_workers(exec);
+    // Where memory has several nodes a worker's rows lie near it, the same of every expert.
+    has_own_rows_ = args_.num_tokens > kFewTokens || exec.pool->has_several_nodes();
     exec.pool->run([&](int worker) { gate_up(workers, worker); });
     exec.pool->run([&](int worker) { down(workers, worker); });
   }
@@ -118,6 +121,7 @@ class ExpertRun {
   const MoeArgs& args_;
   const ExpertMath& math_;
   MoeWorkspace work_;
+  bool has_own_rows_ = false;  // every worker its rows of each expert, not pieces of all units
 };
 
 // Rows of x in the order of their experts; zeros where a row of x or h is padded.
@@ -179,7 +183,7 @@ void ExpertRun::gate_up(int workers, int worker) const {
   // In int8 a worker's share ends where a block of h does.
   const std::int64_t unit = is_int8() ? kStoredTiles : 1;
   const std::int64_t num_units = num_rows / kTileRows / unit;
-  const Range of_all = split_range(num_units, workers, worker);
+  const Range own = expert_tile_share(num_rows / kTileRows, unit, workers, worker);
   std::int64_t num_used = 0;
   for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
     num_used += num_inputs(expert) > 0 ? 1 : 0;
@@ -189,14 +193,13 @@ void ExpertRun::gate_up(int workers, int worker) const {
     if (num_inputs(expert) == 0) {
       continue;
     }
-    const Range units =
-        args_.num_tokens > kFewTokens ? of_all : share.take(num_inputs(expert), workers, worker);
+    const Range units = share.take(num_inputs(expert), workers, worker);
     multiply({.weight = &args_.gate_up.weight,
               .row = num_rows,
               .x = work_.x,
               .x_row_bytes = work_.x_row_bytes,
               .cols = args_.hidden},
-             expert, {units.begin * unit, units.end * unit},
+             expert, has_own_rows_ ? own : Range{units.begin * unit, units.end * unit},
              [this](auto... rest) { store_h(rest...); });
   }
 }
@@ -244,7 +247,7 @@ void ExpertRun::store_h_row(std::int64_t input, Range cols, const float* values)
 
 // A worker's rows are the same for every expert, so it can combine their results at once.
 void ExpertRun::down(int workers, int worker) const {
-  const Range tiles = split_range(args_.hidden / kTileRows, workers, worker);
+  const Range tiles = expert_tile_share(args_.hidden / kTileRows, 1, workers, worker);
   for (std::int64_t expert = 0; expert < args_.num_experts; ++expert) {
     multiply({.weight = &args_.down.weight,
               .row = args_.hidden,

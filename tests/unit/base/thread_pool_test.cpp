@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -57,6 +58,30 @@ TEST(ThreadPool, WakesSleepingWorkers) {
     pool.run([&](int) { ++calls; });
   }
   EXPECT_EQ(calls, 9);
+}
+
+// What the machine has is not known here: its own processors serve as two nodes.
+TEST(ThreadPool, PinsItsWorkersNodeByNode) {
+  const std::vector<int> allowed = ThreadPool(2, {}).processors();
+  if (allowed.size() < 2) {
+    GTEST_SKIP() << "wants two processors, found " << allowed.size();
+  }
+  ThreadPool pool(2, {{3, {allowed[1]}}, {5, {allowed[0]}}});
+  EXPECT_TRUE(pool.has_several_nodes());
+  EXPECT_EQ(pool.node_of(0), 3);
+  EXPECT_EQ(pool.node_of(1), 5);
+  std::atomic<int> other{-1};
+  while (other < 0) {  // until the second worker does a part itself
+    pool.run([&, caller = std::this_thread::get_id()](int /*worker*/) {
+      cpu_set_t own;
+      if (std::this_thread::get_id() != caller && sched_getaffinity(0, sizeof(own), &own) == 0) {
+        other = CPU_COUNT(&own) == 1 && CPU_ISSET(allowed[0], &own) ? allowed[0] : CPU_SETSIZE;
+      }
+    });
+  }
+  EXPECT_EQ(other, allowed[0]);
+  EXPECT_FALSE(ThreadPool(2, {{3, allowed}}).has_several_nodes());
+  EXPECT_EQ(ThreadPool(1, {}).node_of(0), 0);
 }
 
 // A sleeping worker takes microseconds to wake, an empty part nanoseconds.

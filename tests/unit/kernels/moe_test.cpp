@@ -183,6 +183,30 @@ TEST(Moe, ARowDependsNeitherOnItsBatchNorOnTheWorkers) {
   });
 }
 
+// There every worker keeps to its rows of each expert, however few tokens there are.
+TEST(Moe, ARowHasTheSameBitsOnSeveralMemoryNodes) {
+  const std::vector<int> allowed = pools()[1].processors();
+  if (allowed.size() < 2) {
+    GTEST_SKIP() << "wants two processors";
+  }
+  ThreadPool apart(2, {{0, {allowed[0]}}, {1, {allowed[1]}}});
+  ASSERT_TRUE(apart.has_several_nodes());
+  for_each_runnable(moe_instances(), [&](const Instance<MoeArgs>& row) {
+    for (const ExpertInputs inputs : kExpertInputs) {
+      MoeCase input({3, 96, 64, 5, 2}, DType::kBF16);
+      input.shape.inputs = inputs;
+      std::vector<float> one;
+      std::vector<float> two;
+      if (!row.accepts(input.args(one))) {
+        continue;
+      }
+      ASSERT_TRUE(run_guarded(row, input.args(one), pools()[0]).ok());
+      ASSERT_TRUE(run_guarded(row, input.args(two), apart).ok());
+      EXPECT_TRUE(same_bits(one, two));
+    }
+  });
+}
+
 // Sizes that overflow 16 bits of rows.
 TEST(Moe, TensOfThousandsOfRowsAreWorthTheSameAsTheirParts) {
   static constexpr std::int32_t kTokens = 65'537;
