@@ -20,7 +20,7 @@ from streams_test import SKIPPED, resident_bytes
 COUNT = int(os.environ.get("NIBBLE_SOAK_COUNT", "2000"))
 WORKERS = 8
 STORE_BYTES = 1 << 20
-ROOM_BYTES = 3 << 20  # of the second half: 1,000 requests that leave 3 KB each would show
+ROOM_BYTES = 1 << 20  # of the second half: 1,000 requests that leave 2 KB each show
 
 
 def words(number):
