@@ -22,6 +22,7 @@ constexpr std::int32_t kPageSize = 64;
 constexpr Shape kShapes[] = {
     {"gptoss_full_b1_d1024", 1, 1024, 64, 8, 0},
     {"gptoss_full_b1_d8192", 1, 8192, 64, 8, 0},
+    {"gptoss_full_b1_d32768", 1, 32768, 64, 8, 0},
     {"gptoss_window_b1_d8192", 1, 8192, 64, 8, 128},
     {"gptoss_full_prefill_512", 512, 0, 64, 8, 0},
     {"gptoss_window_prefill_512", 512, 2048, 64, 8, 128},
