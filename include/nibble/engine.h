@@ -57,11 +57,13 @@ struct EngineOptions {
   std::int32_t num_threads = 0;  ///< 0: every processor this process may use
   std::int32_t max_model_len =
       0;  ///< context limit in tokens; 0: the model's, lowered to what memory allows
-  std::int32_t max_num_seqs = 1;        ///< sequences computed together
-  std::int32_t max_batch_tokens = 512;  ///< rows of one step; prompts are cut into chunks of this
-  std::int32_t page_size = 64;          ///< tokens of a cache page
-  bool enable_prefix_caching = true;    ///< keep what was computed for prompts that begin alike
-  bool is_deterministic = false;        ///< refuse to load where an answer would depend on others
+  std::int32_t max_num_seqs = 1;  ///< sequences computed together
+  /// Rows of one step; prompts are cut into chunks of this. 0: 512 on a processor; on a GPU up to
+  /// 8,192, as long as they take at most a quarter of the memory beside the weights.
+  std::int32_t max_batch_tokens = 0;
+  std::int32_t page_size = 64;        ///< tokens of a cache page
+  bool enable_prefix_caching = true;  ///< keep what was computed for prompts that begin alike
+  bool is_deterministic = false;      ///< refuse to load where an answer would depend on others
   DecodePath decode_path = DecodePath::kAuto;
   bool use_reference_kernels = false;  ///< the scalar references: slow, for checking
 };

@@ -25,6 +25,8 @@ constexpr std::int64_t kOtherDeviceBytes = std::int64_t{1} << 29U;
 constexpr std::int32_t kPrefixTokens = 4096;
 constexpr std::int32_t kPrefixPart = 4;
 
+constexpr std::int32_t kHostRows = 512;  // of a step on a processor
+
 constexpr std::int64_t kLeastContext = 256;  // less is not worth loading a model for
 
 // Far beyond any use; keeps page counts within 32 bits.
@@ -46,7 +48,7 @@ Status check(const EngineOptions& options, const model::ModelConfig& config) {
     return value >= 1 && value <= most;
   };
   if (!is_within(options.max_num_seqs, kMostSequences) ||
-      !is_within(options.max_batch_tokens, kMostTokens) ||
+      (options.max_batch_tokens != 0 && !is_within(options.max_batch_tokens, kMostTokens)) ||
       !is_within(options.page_size, kMostTokens) || options.num_threads < 0) {
     return error(Code::kInvalidArgument,
                  "want max_num_seqs of 1 to {}, max_batch_tokens and page_size of 1 to {} and "
@@ -55,6 +57,22 @@ Status check(const EngineOptions& options, const model::ModelConfig& config) {
                  options.page_size, options.num_threads);
   }
   return {};
+}
+
+// Rows of a step where none are asked for. A GPU computes prompts of 512 rows at half the speed of
+// some thousand (docs/kernels/README.md): up to 8,192, as long as what they need takes at most a
+// quarter of the `left_bytes` beside the weights.
+std::int32_t device_rows(const model::ModelConfig& config, model::ModelOptions options,
+                         std::int64_t left_bytes) {
+  constexpr std::int32_t kMostRows = 8192;
+  options.max_position = config.max_position;
+  for (std::int32_t rows = kMostRows; rows > kHostRows; rows /= 2) {
+    options.max_batch_tokens = rows;
+    if (model::device_step_bytes(config, options) <= left_bytes / 4) {
+      return rows;
+    }
+  }
+  return kHostRows;
 }
 
 // Pages that fit in what is left for the cache.
@@ -117,8 +135,14 @@ Result<EnginePlan> plan_engine(const EngineOptions& options, const model::ModelC
                 .max_batch_tokens = options.max_batch_tokens,
                 .max_logit_rows = std::max(kLogitRows, options.max_num_seqs),
                 .page_size = options.page_size};
+  if (options.max_batch_tokens == 0) {
+    plan.model.max_batch_tokens =
+        memory == MemoryOf::kDevice
+            ? device_rows(config, plan.model, available_bytes - file_bytes - kOtherDeviceBytes)
+            : kHostRows;
+  }
   plan.limits = {.max_num_seqs = options.max_num_seqs,
-                 .max_batch_tokens = options.max_batch_tokens,
+                 .max_batch_tokens = plan.model.max_batch_tokens,
                  .max_logit_rows = plan.model.max_logit_rows,
                  .page_size = options.page_size,
                  .window = config.window,

@@ -30,7 +30,7 @@ struct DoctorFlags {
   std::string device = "auto";
   std::string kv_cache = "auto";
   std::int32_t max_num_seqs = 1;
-  std::int32_t max_batch_tokens = 512;
+  std::int32_t max_batch_tokens = 0;
   std::int64_t max_model_len = 0;
   std::int32_t num_threads = 0;
   std::int32_t n_cpu_moe = kNoSplit;
@@ -301,8 +301,10 @@ void add_doctor(CLI::App& app, Invocation& invocation) {
   add_kv_cache(verb, flags->kv_cache);
   add_integer(verb, {"--max-num-seqs", "N", "sequences that share the cache (default: 1)"},
               {1, 4096}, flags->max_num_seqs);
-  add_integer(verb, {"--max-num-batched-tokens", "N", "tokens of one step (default: 512)"},
-              {1, 1 << 16}, flags->max_batch_tokens);
+  add_integer(
+      verb,
+      {"--max-num-batched-tokens", "N", "tokens of one step (default: 512; up to 8192 on a GPU)"},
+      {1, 1 << 16}, flags->max_batch_tokens);
   add_integer(verb, {"-t,--threads", "N", "processors to measure with (default: all)"}, {0, 4096},
               flags->num_threads);
   add_integer(verb,

@@ -17,10 +17,11 @@ void add_batching_flags(CLI::App& verb, EngineOptions& engine) {
                     {"--max-num-seqs,--max-running-requests,--parallel", "N",
                      "requests computed together (default 16); -np also"},
                     {1, 4096}, engine.max_num_seqs));
-  group(add_integer(verb,
-                    {"--max-num-batched-tokens,--chunked-prefill-size,--batch-size", "N",
-                     "tokens of one step; longer prompts are cut (default 512)"},
-                    {1, 1 << 16}, engine.max_batch_tokens));
+  group(add_integer(
+      verb,
+      {"--max-num-batched-tokens,--chunked-prefill-size,--batch-size", "N",
+       "tokens of one step; longer prompts are cut (default 512,\nup to 8192 on a GPU)"},
+      {1, 1 << 16}, engine.max_batch_tokens));
   group(add_integer(verb, {"--block-size", "N", "tokens of a cache page (default 64)"},
                     {1, 1 << 16}, engine.page_size));
 }

@@ -26,7 +26,7 @@ struct DoctorOptions {
   DeviceChoice device = DeviceChoice::kAuto;
   KvCacheType kv_cache = KvCacheType::kAuto;
   std::int32_t max_num_seqs = 1;
-  std::int32_t max_batch_tokens = 512;
+  std::int32_t max_batch_tokens = 0;  // as in EngineOptions
   // A GPU that may be too small: its experts' layers in host memory, -1 for the fewest that fit.
   // Nothing is planned without this.
   std::optional<std::int32_t> n_cpu_moe;

@@ -41,7 +41,7 @@ TEST(MemoryFit, PrefixesTakeWhatIsLeft) {
   const auto tiny = plan_engine({.max_model_len = 640}, large(), 13 * kGiB, 64 * kGiB);
   EXPECT_EQ(tiny->limits.num_pages[1], engine::window_pages(tiny->limits) + 10);
   // An explicit context is not refused for their sake: here 9 pages are left.
-  const std::int64_t page = 64 * 24576;
+  const std::int64_t page = std::int64_t{64} * 24576;
   const std::int64_t needed = (8192 / 64 + engine::window_pages(small->limits)) * page;
   const auto tight =
       plan_engine({.max_model_len = 8192}, large(), 13 * kGiB, 14 * kGiB + needed + 9 * page);
@@ -80,11 +80,43 @@ TEST(MemoryFit, ADeviceKeepsRoomForItsSteps) {
   }
 }
 
+TEST(MemoryFit, StepsAreLongerOnADevice) {
+  const auto rows = [](std::int32_t asked, std::int64_t gib, MemoryOf memory) {
+    const auto plan =
+        plan_engine({.max_batch_tokens = asked}, large(), 13 * kGiB, gib * kGiB, memory);
+    EXPECT_EQ(plan->model.max_batch_tokens, plan->limits.max_batch_tokens);
+    return plan->model.max_batch_tokens;
+  };
+  EXPECT_EQ(rows(0, 100, MemoryOf::kHost), 512);
+  EXPECT_EQ(rows(0, 100, MemoryOf::kDevice), 8192);
+  EXPECT_EQ(rows(100, 100, MemoryOf::kHost), 100);
+  EXPECT_EQ(rows(100, 100, MemoryOf::kDevice), 100);
+}
+
+// A small card keeps most of what the weights leave for the context.
+TEST(MemoryFit, LongStepsTakeAQuarterOfWhatIsLeftAtMost) {
+  std::int32_t before = 512;
+  for (std::int64_t gib = 14; gib <= 32; ++gib) {
+    const auto plan = plan_engine({}, large(), 13 * kGiB, gib * kGiB, MemoryOf::kDevice);
+    ASSERT_TRUE(plan.has_value()) << plan.error().message();
+    const std::int32_t rows = plan->model.max_batch_tokens;
+    EXPECT_GE(rows, before);
+    before = rows;
+    model::ModelOptions longest = plan->model;
+    longest.max_position = large().max_position;
+    const std::int64_t left = (gib - 13) * kGiB - kGiB / 2;
+    EXPECT_TRUE(rows == 512 || model::device_step_bytes(large(), longest) <= left / 4) << gib;
+    longest.max_batch_tokens = 2 * rows;
+    EXPECT_TRUE(rows == 8192 || model::device_step_bytes(large(), longest) > left / 4) << gib;
+  }
+  EXPECT_EQ(before, 8192);
+}
+
 // 20b: 12 full layers, 8 heads of 64, K and V in bf16: 24,576 bytes a token.
 TEST(MemoryFit, ContextIsLoweredToWhatFits) {
   model::ModelOptions options{.page_size = 64};
   ASSERT_EQ(page_bytes(large(), options, CacheGroup::kFull), 64 * 24576);
-  const std::int64_t page = 64 * 24576;
+  const std::int64_t page = std::int64_t{64} * 24576;
   const auto whole = plan_engine({}, large(), 13 * kGiB, 64 * kGiB);
   const std::int64_t window = engine::window_pages(whole->limits) * page;
   const auto plan = plan_engine({}, large(), 13 * kGiB, 14 * kGiB + window + 100 * page);
@@ -147,7 +179,7 @@ TEST(MemoryFit, RefusesOptionsOutOfRange) {
   constexpr std::int32_t kMax = std::numeric_limits<std::int32_t>::max();
   const EngineOptions bad[] = {
       {.max_model_len = -1},  {.max_model_len = 131073}, {.max_num_seqs = 0},
-      {.max_num_seqs = kMax}, {.max_batch_tokens = 0},   {.max_batch_tokens = kMax},
+      {.max_num_seqs = kMax}, {.max_batch_tokens = -1},  {.max_batch_tokens = kMax},
       {.page_size = 0},       {.page_size = kMax},       {.num_threads = -1},
   };
   for (const EngineOptions& options : bad) {
