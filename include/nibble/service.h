@@ -78,7 +78,7 @@ class Service {
 
   /// Checks and queues. kExhausted: the queue is full; kCancelled: draining or stopped; the failure
   /// when the service has failed; otherwise as Engine::generate. On an error the sink is not used.
-  Result<RequestId> submit(Request request, RequestSink sink);
+  Result<RequestId> submit(const Request& request, RequestSink sink);
   /// One answer for each sink (at least one) to one prompt, which is read once: as `submit` of what
   /// `choices_of` makes, but that all are accepted or none, and that `prompt_logprobs` come with
   /// the first alone.

@@ -28,7 +28,7 @@ Result<Service> Service::start(const ServiceOptions& options) {
 
 const EngineInfo& Service::info() const { return impl_->loop.model().info; }
 
-Result<RequestId> Service::submit(Request request, RequestSink sink) {
+Result<RequestId> Service::submit(const Request& request, RequestSink sink) {
   return impl_->loop.submit(request, std::move(sink));
 }
 
