@@ -447,6 +447,47 @@ class RouterTape {
   std::size_t next_ = 0;
 };
 
+// A golden prompt, its float32 run, and how far other set-ups come from the golden logits.
+class RecordedRun {
+ public:
+  explicit RecordedRun(const std::string& name)
+      : model_(kSource + name),
+        golden_(read_golden(kSource + (name == "models/demo" ? "tests/golden/demo" : name) +
+                            "/golden.safetensors")
+                    .at("long")) {
+    vocab_ = logits({.max_logit_rows = kRows, .tap = tape_.recorder()}).size() / golden_.ids.size();
+  }
+
+  bool is_complete() const { return vocab_ > 0; }
+  double num_layers() const { return model::load_config(model_)->num_layers; }
+
+  // With the float32 run's choice of experts.
+  Deviation with_its_routing(EngineSetup setup) const {
+    RouterTape tape = tape_;
+    setup.tap = tape.player();
+    return with_own_routing(std::move(setup));
+  }
+  Deviation with_own_routing(EngineSetup setup) const {
+    setup.max_logit_rows = kRows;
+    return deviation(logits(setup), golden_, vocab_);
+  }
+
+ private:
+  static constexpr std::int32_t kRows = 64;
+
+  std::vector<float> logits(const EngineSetup& setup) const {
+    const auto engine = make_engine(model_, setup);
+    return engine == nullptr ? std::vector<float>() : all_logits(*engine, golden_.ids);
+  }
+
+  std::string model_;
+  GoldenSequence golden_;
+  RouterTape tape_;
+  std::size_t vocab_ = 0;
+};
+
+constexpr const char* kRecorded[] = {"tests/golden/tiny", "tests/golden/odd", "models/demo"};
+
 // Rounding to bf16 changes a value by 2^-8 of it at most and 2^-9 on average. Each layer rounds six
 // times (two normed inputs; q, k and v; the attention's output; the experts' middle), the head
 // once, and the residual stays float32. The bound takes every error at its average size, all of
@@ -455,25 +496,17 @@ class RouterTape {
 // logits of the float32 one. A choice that is closer than the rounding may fall differently in a
 // run of its own, which exchanges an expert's whole output and has no such bound: it is printed.
 TEST(GoldenEngine, Bf16ActivationsStayWithinTheirRounding) {
-  for (const std::string name : {"tests/golden/tiny", "tests/golden/odd", "models/demo"}) {
-    const std::string folder = kSource + (name == "models/demo" ? "tests/golden/demo" : name);
-    const GoldenSequence golden = read_golden(folder + "/golden.safetensors").at("long");
-    RouterTape tape;
-    const auto run = [&](DType activation, model::Tap tap) {
-      const auto engine = make_engine(
-          kSource + name, {.activation = activation, .max_logit_rows = 64, .tap = std::move(tap)});
-      return engine == nullptr ? std::vector<float>() : all_logits(*engine, golden.ids);
-    };
-    const std::size_t vocab = run(DType::kF32, tape.recorder()).size() / golden.ids.size();
-    ASSERT_GT(vocab, 0U);
-    const auto config = model::load_config(kSource + name);
-    const Deviation rounding = deviation(run(DType::kBF16, tape.player()), golden, vocab);
-    const Deviation alone = deviation(run(DType::kBF16, {}), golden, vocab);
+  for (const std::string name : kRecorded) {
+    const RecordedRun recorded(name);
+    ASSERT_TRUE(recorded.is_complete());
+    const EngineSetup setup{.activation = DType::kBF16};
+    const Deviation rounding = recorded.with_its_routing(setup);
+    const Deviation alone = recorded.with_own_routing(setup);
     std::printf(
         "%s in bf16: largest difference %.3g, relative root mean square %.3g; with its own "
         "routing %.3g and %.3g\n",
         name.c_str(), rounding.largest, rounding.relative, alone.largest, alone.relative);
-    EXPECT_LE(rounding.relative, (6 * config->num_layers + 1) * 0x1p-9) << name;
+    EXPECT_LE(rounding.relative, (6 * recorded.num_layers() + 1) * 0x1p-9) << name;
     EXPECT_GT(rounding.largest, kLogitBound) << name << ": nothing was rounded";
   }
 }
@@ -482,25 +515,14 @@ TEST(GoldenEngine, Bf16ActivationsStayWithinTheirRounding) {
 // is at most sqrt(32) times their root mean square: sqrt(32) / (127 sqrt(12)) of it in the mean
 // square. That comes in the place of two of the roundings above, and is added to all of them.
 TEST(GoldenEngine, Int8InputsOfExpertsStayWithinTheirRounding) {
-  for (const std::string name : {"tests/golden/tiny", "tests/golden/odd", "models/demo"}) {
-    const std::string folder = kSource + (name == "models/demo" ? "tests/golden/demo" : name);
-    const GoldenSequence golden = read_golden(folder + "/golden.safetensors").at("long");
-    RouterTape tape;
-    const auto run = [&](const EngineSetup& setup) {
-      const auto engine = make_engine(kSource + name, setup);
-      return engine == nullptr ? std::vector<float>() : all_logits(*engine, golden.ids);
-    };
-    EngineSetup setup{.max_logit_rows = 64, .tap = tape.recorder()};
-    const std::size_t vocab = run(setup).size() / golden.ids.size();
-    ASSERT_GT(vocab, 0U);
-    RouterTape again = tape;
-    setup.activation = DType::kBF16;
-    setup.tap = tape.player();
-    const Deviation in_bf16 = deviation(run(setup), golden, vocab);
+  for (const std::string name : kRecorded) {
+    const RecordedRun recorded(name);
+    ASSERT_TRUE(recorded.is_complete());
+    EngineSetup setup{.activation = DType::kBF16};
+    const Deviation in_bf16 = recorded.with_its_routing(setup);
     setup.int8_experts = true;
-    setup.tap = again.player();
-    const Deviation in_int8 = deviation(run(setup), golden, vocab);
-    const double layers = model::load_config(kSource + name)->num_layers;
+    const Deviation in_int8 = recorded.with_its_routing(setup);
+    const double layers = recorded.num_layers();
     std::printf("%s in int8: relative root mean square %.3g, bf16 %.3g\n", name.c_str(),
                 in_int8.relative, in_bf16.relative);
     EXPECT_LE(in_int8.relative,
@@ -514,27 +536,15 @@ TEST(GoldenEngine, Int8InputsOfExpertsStayWithinTheirRounding) {
 // square where that is largest; all of them the same way and none amplified, added to the roundings
 // of bf16.
 TEST(GoldenEngine, ACacheOfCodesStaysWithinItsRounding) {
-  for (const std::string name : {"tests/golden/tiny", "tests/golden/odd", "models/demo"}) {
-    const std::string folder = kSource + (name == "models/demo" ? "tests/golden/demo" : name);
-    const GoldenSequence golden = read_golden(folder + "/golden.safetensors").at("long");
-    RouterTape tape;
-    const auto run = [&](const EngineSetup& setup) {
-      const auto engine = make_engine(kSource + name, setup);
-      return engine == nullptr ? std::vector<float>() : all_logits(*engine, golden.ids);
-    };
-    EngineSetup setup{.max_logit_rows = 64, .tap = tape.recorder()};
-    const std::size_t vocab = run(setup).size() / golden.ids.size();
-    ASSERT_GT(vocab, 0U);
-    RouterTape again = tape;
-    setup.activation = DType::kBF16;
-    setup.tap = tape.player();
-    const Deviation in_bf16 = deviation(run(setup), golden, vocab);
+  for (const std::string name : kRecorded) {
+    const RecordedRun recorded(name);
+    ASSERT_TRUE(recorded.is_complete());
+    EngineSetup setup{.activation = DType::kBF16};
+    const Deviation in_bf16 = recorded.with_its_routing(setup);
     setup.cache = DType::kE4M3;
-    setup.tap = again.player();
-    const Deviation in_codes = deviation(run(setup), golden, vocab);
-    setup.tap = {};
-    const Deviation alone = deviation(run(setup), golden, vocab);
-    const double layers = model::load_config(kSource + name)->num_layers;
+    const Deviation in_codes = recorded.with_its_routing(setup);
+    const Deviation alone = recorded.with_own_routing(setup);
+    const double layers = recorded.num_layers();
     std::printf(
         "%s over a cache of e4m3: largest difference %.3g, relative root mean square %.3g; bf16 "
         "%.3g and %.3g; with its own routing %.3g and %.3g\n",
